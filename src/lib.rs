@@ -1,0 +1,7 @@
+//! espalier plans the training of large models: it reads a model, a cluster and a job, and searches for the plan
+//! that trains fastest and fits in memory. Rooms, from the ground up; arrows point down only:
+//! `units`, `memo`, `search` | `model`, `cluster`, `job` | `plan` | `cost`, `pipeline` | `estimate` | `space` | `report`, `cli`.
+
+pub mod model;
+pub mod search;
+pub mod units;

@@ -1,0 +1,122 @@
+//! The structure that exact methods use: a problem as a set of tasks, each a chain of items cut into segments.
+//!
+//! A task fixes the coupled outer decisions. What remains is a chain: items in order, each picking an option of its
+//! class; consecutive items form segments; every segment has capped resources; the objective is a monotone fold over
+//! the segments' cost vectors. Knapsacks are chains of one segment, layer-wise pipeline plans chains of many.
+
+use super::problem::Bound;
+
+/// Components of a cost vector. Unused ones stay zero.
+pub const COSTS: usize = 6;
+/// Components of a resource vector. Unused ones stay zero.
+pub const RESOURCES: usize = 2;
+/// A cost vector; every component non-negative, added over the items of a segment.
+pub type Cost = [f64; COSTS];
+/// A resource vector.
+pub type Resource = [f64; RESOURCES];
+
+/// One way to place an item.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChainOption {
+    /// What the option is called by the problem.
+    pub id: u32,
+    /// Neighbours in one layout need no transition.
+    pub layout: u16,
+    /// Added to the segment's cost.
+    pub cost: Cost,
+    /// Added to the segment's resources.
+    pub fixed: Resource,
+    /// Added to the segment's resources, times the segment's multiplier.
+    pub scaled: Resource,
+    /// The segment needs the largest of these on top of the sums.
+    pub peak: Resource,
+}
+
+/// How items are dealt to segments.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cuts {
+    /// Consecutive runs, at least `min_items` each; where to cut is to be decided.
+    Free {
+        /// Least number of items of a segment.
+        min_items: usize,
+    },
+    /// Segment `s` holds exactly these items, in this order.
+    Fixed(Vec<Vec<u32>>),
+}
+
+/// Cost and resources of a segment that do not depend on its items.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Segment {
+    /// Multiplier of [`ChainOption::scaled`].
+    pub multiplier: f64,
+    /// Resources used before any item.
+    pub base: Resource,
+    /// Limits.
+    pub cap: Resource,
+}
+
+/// A chain to be solved.
+#[derive(Clone)]
+pub struct Chain<'a> {
+    /// Class of each item.
+    pub items: Vec<u32>,
+    /// Options per class, at least one each.
+    pub options: Vec<Vec<ChainOption>>,
+    /// How items go to segments.
+    pub cuts: Cuts,
+    /// The segments in order.
+    pub segments: Vec<Segment>,
+    /// Monotone fold over segments.
+    pub combine: &'a dyn Combine,
+    /// Cost added when an item in layout `.1` follows one in layout `.0` in the same segment.
+    pub transition: &'a dyn Transition,
+}
+
+/// Cost of unlike neighbours.
+pub trait Transition: Sync {
+    /// Added between neighbours of layouts `from` and `to` inside a segment, when the later item is of class `class`.
+    fn between(&self, class: u32, from: u16, to: u16) -> Cost;
+    /// Added to a segment whose first item has class `class` and layout `layout`, unless it is the first segment.
+    fn entry(&self, class: u32, layout: u16) -> Cost;
+}
+
+/// State of the fold.
+pub type Fold = [f64; 6];
+
+/// A fold over segments from the last to the first, monotone in every component of state and cost:
+/// larger in, never smaller out.
+pub trait Combine: Sync {
+    /// Before any segment.
+    fn start(&self) -> Fold;
+    /// Puts segment `segment` in front of those folded so far.
+    fn push(&self, state: &Fold, segment: usize, cost: &Cost) -> Fold;
+    /// The objective.
+    fn finish(&self, state: &Fold) -> f64;
+    /// A lower bound on the objective when `segments` more segments are to be put in front whose costs sum to at least `total`.
+    fn bound(&self, state: &Fold, segments: usize, total: &Cost) -> f64;
+}
+
+/// Which item goes where and how.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChainSolution {
+    /// Items of each segment, in order.
+    pub segments: Vec<Vec<u32>>,
+    /// Option id of each item.
+    pub options: Vec<u32>,
+    /// Value of the fold.
+    pub objective: f64,
+}
+
+/// A problem that falls into tasks.
+pub trait Decompose: Sync {
+    /// As [`super::problem::Problem::Solution`].
+    type Solution;
+    /// Number of tasks; together they are the whole space.
+    fn tasks(&self) -> usize;
+    /// A cheap bound on everything in the task.
+    fn task_bound(&self, task: usize) -> Bound;
+    /// The chain of a task; `None` when nothing in it is feasible.
+    fn chain(&self, task: usize) -> Option<Chain<'_>>;
+    /// The problem's solution for a solved chain.
+    fn assemble(&self, task: usize, solution: &ChainSolution) -> Self::Solution;
+}

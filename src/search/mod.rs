@@ -1,0 +1,5 @@
+//! The search engine. It knows decision trees, scores and budgets, and nothing of training.
+
+pub mod decompose;
+pub mod problem;
+pub mod score;
