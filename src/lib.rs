@@ -3,7 +3,9 @@
 //! `units`, `memo`, `search` | `model`, `cluster`, `job` | `plan` | `cost`, `pipeline` | `estimate` | `space` | `report`, `cli`.
 
 pub mod cluster;
+pub mod cost;
 pub mod job;
 pub mod model;
+pub mod plan;
 pub mod search;
 pub mod units;
