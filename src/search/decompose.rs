@@ -108,6 +108,11 @@ pub trait Combine: Sync + Send {
     fn push_relaxed(&self, state: &Fold, segment: usize, primary: f64) -> Fold;
     /// The largest primary cost that a segment may have for the objective to stay below `objective`.
     fn primary_limit(&self, objective: f64) -> f64;
+    /// A lower bound on the objective when `segments` more segments, whose primary costs sum to at least `primary`, are
+    /// put in front of `state`.
+    fn complete(&self, state: &Fold, segments: usize, primary: f64) -> f64;
+    /// By how much the objective can grow at most per unit of each cost component.
+    fn weights(&self) -> Cost;
 }
 
 /// Which item goes where and how.
