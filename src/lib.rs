@@ -5,5 +5,6 @@
 pub mod cluster;
 pub mod job;
 pub mod model;
+pub mod pipeline;
 pub mod search;
 pub mod units;
