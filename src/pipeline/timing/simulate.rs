@@ -116,6 +116,7 @@ impl Simulator {
         }
     }
 
+    #[expect(clippy::needless_range_loop, reason = "many arrays run along the devices, over ranges that may be empty")]
     fn interleaved(&mut self, order: &Order, times: &StageTimes) {
         let (p, v, total) = (order.p, order.v, order.total());
         let last_base = (v - 1) * p;
