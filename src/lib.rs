@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod cost;
 pub mod job;
 pub mod model;
+pub mod pipeline;
 pub mod plan;
 pub mod search;
 pub mod units;
