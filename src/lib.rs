@@ -4,9 +4,11 @@
 
 pub mod cluster;
 pub mod cost;
+pub mod estimate;
 pub mod job;
 pub mod model;
 pub mod pipeline;
 pub mod plan;
 pub mod search;
+pub mod space;
 pub mod units;
