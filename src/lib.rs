@@ -9,6 +9,13 @@ pub mod job;
 pub mod model;
 pub mod pipeline;
 pub mod plan;
+pub mod error;
+pub mod job;
+pub mod model;
+pub mod question;
+pub mod read;
+#[doc(hidden)]
+pub mod reference;
 pub mod search;
 pub mod space;
 pub mod units;
