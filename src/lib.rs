@@ -4,14 +4,12 @@
 
 pub mod cluster;
 pub mod cost;
+pub mod error;
 pub mod estimate;
 pub mod job;
 pub mod model;
 pub mod pipeline;
 pub mod plan;
-pub mod error;
-pub mod job;
-pub mod model;
 pub mod question;
 pub mod read;
 #[doc(hidden)]

@@ -97,7 +97,7 @@ pub struct PartPrice {
 }
 
 /// Everything that prices depend on and that stays the same for all parts of a question.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Pricer<'a> {
     job: &'a Job,
     kernels: Kernels<'a>,

@@ -119,7 +119,7 @@ pub struct Estimate {
 }
 
 /// Everything that estimates of one question share.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Estimator<'a> {
     /// The model.
     pub model: &'a Model,

@@ -86,9 +86,14 @@ impl<'a> LayerwiseSpace<'a> {
             .map(|(f, mesh)| (f, *mesh, (0..self.tasks.len()).filter(|&t| self.frame_of[t] == f).collect()))
     }
 
-    /// Index of the frame of `task`.
-    pub fn frame_of(&self, task: usize) -> usize {
-        self.frame_of[task]
+    /// The frame of `task`.
+    pub fn frame(&self, task: usize) -> Mesh {
+        self.frames[self.frame_of[task]]
+    }
+
+    /// Whether the question allows `strategy` for a part with or without experts.
+    pub fn allows(&self, strategy: &LayerStrategy, experts: bool, mesh: Mesh) -> bool {
+        (self.allowed)(strategy, experts, mesh)
     }
 
     /// Gives exact methods a first incumbent.
