@@ -5,5 +5,7 @@
 pub mod cluster;
 pub mod job;
 pub mod model;
+#[doc(hidden)]
+pub mod reference;
 pub mod search;
 pub mod units;
