@@ -33,12 +33,14 @@ pub struct PassTime {
     pub data: Seconds,
     /// Resharding between unlike neighbours.
     pub reshard: Seconds,
+    /// Slow-down by boundary tensors that travel meanwhile.
+    pub pipeline: Seconds,
 }
 
 impl PassTime {
     /// All of it.
     pub fn total(&self) -> Seconds {
-        self.compute + self.tensor + self.context + self.expert + self.data + self.reshard
+        self.compute + self.tensor + self.context + self.expert + self.data + self.reshard + self.pipeline
     }
 }
 impl Add for PassTime {
@@ -51,6 +53,7 @@ impl Add for PassTime {
             expert: self.expert + o.expert,
             data: self.data + o.data,
             reshard: self.reshard + o.reshard,
+            pipeline: self.pipeline + o.pipeline,
         }
     }
 }
@@ -69,6 +72,7 @@ impl Mul<f64> for PassTime {
             expert: self.expert * k,
             data: self.data * k,
             reshard: self.reshard * k,
+            pipeline: self.pipeline * k,
         }
     }
 }
@@ -195,6 +199,11 @@ impl<'a> Pricer<'a> {
         let block = whole * self.kernels.element / (batch_to * sequence_to);
         let span = mesh.stage_devices / (batch_from.min(batch_to) as u64).max(1);
         self.network.gather(Bytes(block * (1.0 - held)), Group { size: span.max(2), stride: 1 })
+    }
+
+    /// What a hop of `latency` costs the stage itself: it runs beside computation, which slows down meanwhile.
+    pub fn hop_interference(&self, latency: Seconds) -> Seconds {
+        latency * if self.options.overlap { options::OVERLAP_SLOWDOWN - 1.0 } else { 1.0 }
     }
 
     /// Latency of the boundary tensor from the stage before `stage` into its first part, one way.
@@ -506,11 +515,9 @@ impl<'a> Pricer<'a> {
             let stride = u64::from(strategy.tp) * u64::from(strategy.ulysses);
             let step = self.network.ring_step(Bytes(tally.key_value), Group { size: u64::from(strategy.cp), stride });
             let ring = step * (f64::from(strategy.cp) - 1.0);
-            let share = if self.options.overlap { options::CONTEXT_OVERLAP } else { 0.0 };
-            let behind = tally.attention * share;
             // Keys and values forward; backward they go round again with their gradients.
-            price.forward.context += (ring - behind).max(step);
-            price.backward.context += (ring * 2.0 - behind * ATTENTION_BACKWARD_FLOPS).max(step * 2.0);
+            price.forward.context += self.exposed(ring, tally.attention);
+            price.backward.context += self.exposed(ring * 2.0, tally.attention * ATTENTION_BACKWARD_FLOPS);
         }
         if sublayer.kind == SublayerKind::Moe && strategy.ep > 1 {
             let group = Group { size: u64::from(strategy.ep), stride: u64::from(strategy.etp) };
@@ -628,19 +635,22 @@ impl<'a> Pricer<'a> {
                 price.transient += Bytes(parameters * self.per.gradients);
             }
         }
-        if self.options.overlap {
-            let exposed = |pass: &mut PassTime| {
-                let behind = pass.compute * options::GATHER_OVERLAP;
-                pass.data = (pass.data - behind).max(Seconds::ZERO);
-            };
-            exposed(&mut price.forward);
-            exposed(&mut price.backward);
-            // Reductions run behind the backward pass of the last micro-batch, gathers of updated weights behind the
-            // first forward pass that needs them.
-            let hide = |time: Seconds, behind: Seconds, share: f64| (time - behind * share).max(Seconds::ZERO);
-            price.reduce = hide(price.reduce, price.backward.compute, options::GRADIENT_OVERLAP);
-            price.gather = hide(price.gather, price.forward.compute, options::GRADIENT_OVERLAP);
+        // Gathers are prefetched and scatters left behind while neighbouring layers compute; reductions run behind the
+        // backward pass of the last micro-batch, gathers of updated weights behind the first forward pass.
+        price.forward.data = self.exposed(price.forward.data, price.forward.compute);
+        price.backward.data = self.exposed(price.backward.data, price.backward.compute);
+        price.reduce = self.exposed(price.reduce, price.backward.compute);
+        price.gather = self.exposed(price.gather, price.forward.compute);
+    }
+
+    /// What `communication` adds to `computation` that runs at the same time: both slow down while they overlap, and what
+    /// does not fit stands alone (Miao 2022, Galvatron, section 3.4).
+    fn exposed(&self, communication: Seconds, computation: Seconds) -> Seconds {
+        if !self.options.overlap {
+            return communication;
         }
+        let together = communication.min(computation);
+        together * (options::OVERLAP_SLOWDOWN - 1.0) + (communication - together)
     }
 }
 

@@ -62,6 +62,8 @@ pub struct StageTime {
     pub ep_s: f64,
     /// Resharding between unlike layers.
     pub reshard_s: f64,
+    /// Slow-down by boundary tensors that travel meanwhile.
+    pub pp_s: f64,
     /// Waiting for other stages.
     pub bubble_s: f64,
     /// Exposed ZeRO traffic and gradient reduction.
@@ -267,6 +269,7 @@ impl<'a> Estimator<'a> {
                 time.cp_s += both.context.0;
                 time.ep_s += both.expert.0;
                 time.reshard_s += both.reshard.0;
+                time.pp_s += both.pipeline.0;
                 time.dp_s += both.data.0 + chunks[x].reduce + chunks[x].gather;
                 time.optimizer_s += chunks[x].optimizer;
             }
@@ -335,7 +338,13 @@ impl<'a> Estimator<'a> {
                     sum.forward.reshard += reshard;
                     sum.backward.reshard += reshard;
                 }
-                None if enters => sum.hop = self.pricer.hop(class, strategy.layout(), mesh, stage as u64).0,
+                None if enters => {
+                    let hop = self.pricer.hop(class, strategy.layout(), mesh, stage as u64);
+                    let beside = self.pricer.hop_interference(hop);
+                    sum.hop = hop.0;
+                    sum.forward.pipeline += beside;
+                    sum.backward.pipeline += beside;
+                }
                 None => {}
             }
             before = Some(strategy.layout());

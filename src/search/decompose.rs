@@ -87,6 +87,10 @@ pub trait Transition: Sync + Send {
     fn between(&self, class: u32, from: u16, to: u16) -> Cost;
     /// Added to segment `segment` whose first item has class `class` and layout `layout`.
     fn entry(&self, segment: usize, class: u32, layout: u16) -> Cost;
+    /// Added when an item of class `class` and layout `layout` does not follow its neighbour inside segment `segment`.
+    fn rejoin(&self, _segment: usize, _class: u32, _layout: u16) -> Cost {
+        [0.0; COSTS]
+    }
 }
 
 /// State of the fold.

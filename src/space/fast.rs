@@ -130,8 +130,13 @@ impl Frame {
                         let reshard = self.table.reshard[class][before as usize * n + row.layout as usize];
                         forward += reshard;
                         backward += reshard;
-                    } else if c == 0 {
-                        stage.cost.hop = self.table.hop[s][class][row.layout as usize];
+                    } else if x > 0 {
+                        let hop = self.table.hop[s][class][row.layout as usize];
+                        forward += hop * self.table.interference;
+                        backward += hop * self.table.interference;
+                        if c == 0 {
+                            stage.cost.hop = hop;
+                        }
                     }
                     before = row.layout;
                 }

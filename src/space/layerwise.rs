@@ -260,20 +260,35 @@ impl Combine for PipelineFold {
     }
 }
 
-struct Boundaries(Arc<Table>);
+struct Boundaries {
+    table: Arc<Table>,
+}
 
 impl Transition for Boundaries {
     fn between(&self, class: u32, from: u16, to: u16) -> Cost {
-        let n = self.0.layouts.len();
-        let time = self.0.reshard[class as usize][from as usize * n + to as usize];
+        let n = self.table.layouts.len();
+        let time = self.table.reshard[class as usize][from as usize * n + to as usize];
         let mut cost = [0.0; COSTS];
         cost[at::FORWARD] = time;
         cost[at::BACKWARD] = time;
         cost
     }
     fn entry(&self, segment: usize, class: u32, layout: u16) -> Cost {
+        let mut cost = self.rejoin(segment, class, layout);
+        if segment > 0 {
+            cost[at::HOP] = self.table.hop[segment][class as usize][layout as usize];
+            cost[at::LEAD_FORWARD] = cost[at::FORWARD];
+            cost[at::LEAD_BACKWARD] = cost[at::BACKWARD];
+            cost
+        } else {
+            [0.0; COSTS]
+        }
+    }
+    fn rejoin(&self, segment: usize, class: u32, layout: u16) -> Cost {
+        let beside = self.table.hop[segment][class as usize][layout as usize] * self.table.interference;
         let mut cost = [0.0; COSTS];
-        cost[at::HOP] = self.0.hop[segment][class as usize][layout as usize];
+        cost[at::FORWARD] = beside;
+        cost[at::BACKWARD] = beside;
         cost
     }
 }
@@ -329,7 +344,7 @@ impl Decompose for LayerwiseSpace<'_> {
             cuts,
             segments,
             combine: Arc::new(PipelineFold(self.closed_form(task, forward_share))),
-            transition: Arc::new(Boundaries(table)),
+            transition: Arc::new(Boundaries { table }),
         })
     }
 

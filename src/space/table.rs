@@ -51,8 +51,10 @@ pub struct Table {
     pub layouts: Vec<Layout>,
     /// `reshard[class][from * layouts + to]`, seconds one way.
     pub reshard: Vec<Vec<f64>>,
-    /// `hop[stage][class][layout]`, seconds.
+    /// `hop[stage][class][layout]`: latency into a stage, seconds.
     pub hop: Vec<Vec<Vec<f64>>>,
+    /// What a second of hop adds to each pass of the stage.
+    pub interference: f64,
 }
 
 /// Which strategies a question allows.
@@ -132,8 +134,7 @@ impl Table {
         let hop: Vec<Vec<Vec<f64>>> = (0..u64::from(mesh.pipeline))
             .map(|stage| {
                 let of_class = |class| -> Vec<f64> {
-                    let hop = |l: &Layout| estimator.pricer.hop(class, *l, mesh, stage).0;
-                    layouts.iter().map(|l| if stage == 0 { 0.0 } else { hop(l) }).collect()
+                    layouts.iter().map(|l| estimator.pricer.hop(class, *l, mesh, stage).0).collect()
                 };
                 spine.classes.iter().map(of_class).collect()
             })
@@ -147,11 +148,12 @@ impl Table {
                     worst = worst.max(2.0 * around);
                 }
                 let hops = hop.iter().flatten().map(|h| h[x]).fold(0.0, f64::max);
-                worst.max(worst / 2.0 + hops)
+                worst.max(worst / 2.0 + 2.0 * hops)
             })
             .collect();
         let classes = raw.into_iter().map(|list| undominated(list, &detour)).collect();
-        Some(Self { mesh, classes, layouts, reshard, hop })
+        let interference = estimator.pricer.hop_interference(crate::units::Seconds(1.0)).0;
+        Some(Self { mesh, classes, layouts, reshard, hop, interference })
     }
 }
 

@@ -152,9 +152,15 @@ fn evaluate(space: &LayerwiseSpace, task: usize, sizes: &[u32], parts: &[ClassPr
             stage.cost.tail += price.optimizer.0 + price.gather.0;
             stage.memory += price.states.total().0 + live[s][c] * price.activations.0;
             stage.peak = stage.peak.max(price.transient.0);
-            if i == next && c == 0 && s > 0 {
-                let part = spine.class_of(i);
-                stage.cost.hop = space.estimator.pricer.hop(part, strategy.layout(), mesh, s as u64).0;
+            if i == next && x > 0 {
+                let pricer = &space.estimator.pricer;
+                let hop = pricer.hop(spine.class_of(i), strategy.layout(), mesh, s as u64);
+                let beside = pricer.hop_interference(hop).0;
+                forward += beside;
+                backward += beside;
+                if c == 0 {
+                    stage.cost.hop = hop.0;
+                }
             }
         }
         next += size as usize;

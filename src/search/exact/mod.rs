@@ -6,8 +6,9 @@
 
 pub mod labels;
 pub mod relax;
+pub mod round;
 
-use super::decompose::{ChainSolution, Decompose};
+use super::decompose::{Chain, ChainSolution, Decompose, FixedItem};
 use super::problem::Bound;
 use labels::{LabelLimits, LabelOutcome};
 use rayon::prelude::*;
@@ -18,7 +19,9 @@ use relax::Relaxation;
 pub struct ExactSettings {
     /// Stop when the incumbent is proven within this of the optimum: `(best - bound) / bound`.
     pub target_gap: f64,
-    /// Most labels per window before a task is solved only heuristically.
+    /// Labels per window of the first, heuristic run over a task.
+    pub beam: usize,
+    /// Most labels per window of the second run before it is heuristic too.
     pub max_labels: usize,
     /// Most label extensions per task.
     pub max_extensions: u64,
@@ -28,7 +31,7 @@ pub struct ExactSettings {
 
 impl Default for ExactSettings {
     fn default() -> Self {
-        Self { target_gap: 0.0, max_labels: 4096, max_extensions: 20_000_000, batch: 8 }
+        Self { target_gap: 0.0, beam: 48, max_labels: 4096, max_extensions: 20_000_000, batch: 8 }
     }
 }
 
@@ -59,6 +62,8 @@ enum Refined {
     No,
     /// The chain's relaxation is known.
     Relaxed,
+    /// A few labels per window were run, for a good solution.
+    Beamed,
     /// Labels were run with a tolerance or a limit: nothing more to gain here.
     Done,
 }
@@ -109,6 +114,11 @@ pub fn solve<D: Decompose + ?Sized>(
         // Tasks that are done keep their bound; the others may still hold something better.
         let chosen: Vec<(f64, usize, Refined)> =
             open.iter().filter(|o| o.2 != Refined::Done).take(settings.batch).copied().collect();
+        // Good solutions first: no long run while a cheaper step on another task is at hand.
+        let chosen: Vec<(f64, usize, Refined)> = {
+            let cheap: Vec<_> = chosen.iter().filter(|o| o.2 != Refined::Beamed).copied().collect();
+            if cheap.is_empty() { chosen } else { cheap }
+        };
         if chosen.is_empty() {
             break;
         }
@@ -118,7 +128,7 @@ pub fn solve<D: Decompose + ?Sized>(
             .collect();
         for step in refined {
             outcome.relaxed += usize::from(step.was == Refined::No);
-            outcome.solved += usize::from(step.was == Refined::Relaxed);
+            outcome.solved += usize::from(step.was == Refined::Beamed);
             outcome.extensions += step.extensions;
             let Some(entry) = open.iter_mut().find(|o| o.1 == step.task) else { continue };
             entry.0 = entry.0.max(step.bound);
@@ -171,7 +181,10 @@ fn refine<D: Decompose + ?Sized>(
     let Some(relaxation) = Relaxation::new(&chain, incumbent) else { return Step { bound: incumbent, ..closed } };
     if was == Refined::No {
         return match relaxation.bound(&chain, incumbent) {
-            Some(value) => Step { now: Refined::Relaxed, bound: value, ..closed },
+            Some((value, lists)) => {
+                let solution = rounded(&chain, &lists).filter(|s| s.objective < incumbent);
+                Step { now: Refined::Relaxed, bound: value, solution, ..closed }
+            }
             None => Step { bound: incumbent, ..closed },
         };
     }
@@ -183,4 +196,20 @@ fn refine<D: Decompose + ?Sized>(
     let value = best.as_ref().map_or(incumbent, |b| b.objective);
     let proven = if complete { (value - tolerance).max(bound) } else { bound };
     Step { task, was, now: Refined::Done, bound: proven, solution: best, extensions }
+}
+
+/// A solution with the given cuts, every segment filled by rounding its relaxation.
+fn rounded(chain: &Chain, lists: &[Vec<FixedItem>]) -> Option<ChainSolution> {
+    let mut state = chain.combine.start();
+    let mut options = vec![0u32; chain.items.len()];
+    for (s, items) in lists.iter().enumerate().rev() {
+        let filled = round::fill(chain, s, items)?;
+        for (item, option) in items.iter().zip(&filled.options) {
+            let class = chain.items[item.item as usize] as usize;
+            options[item.item as usize] = chain.options[class][*option as usize].id;
+        }
+        state = chain.combine.push(&state, s, &filled.cost);
+    }
+    let segments = lists.iter().map(|l| l.iter().map(|f| f.item).collect()).collect();
+    Some(ChainSolution { segments, options, objective: chain.combine.finish(&state) })
 }

@@ -29,7 +29,7 @@ pub fn resource(option: &ChainOption, multiplier: f64) -> f64 {
 }
 
 /// Slopes of the lower convex hull of (resource, primary).
-fn hull_slopes(points: &mut [(f64, f64)]) -> Vec<f64> {
+pub fn hull_slopes(points: &mut [(f64, f64)]) -> Vec<f64> {
     points.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
     let mut hull: Vec<(f64, f64)> = Vec::new();
     for &p in points.iter() {
@@ -258,57 +258,78 @@ impl Relaxation {
         (self.fewest[..s].iter().sum(), self.longest[..s].iter().sum())
     }
 
-    /// A lower bound on the chain's objective, or `None` if nothing below `incumbent` exists.
-    pub fn bound(&self, chain: &Chain, incumbent: f64) -> Option<f64> {
-        let combine = &chain.combine;
-        let p = chain.segments.len();
+    /// A lower bound on the chain's objective with the cuts that give it, or `None` if nothing below `incumbent` exists.
+    pub fn bound(&self, chain: &Chain, incumbent: f64) -> Option<(f64, Vec<Vec<FixedItem>>)> {
         match &chain.cuts {
-            Cuts::Fixed(lists) => {
-                let mut state = combine.start();
-                for s in (0..p).rev() {
-                    let b = &self.bounds[s];
-                    let peak = (0..lists[s].len()).map(|k| b.peak(k)).fold(0.0, f64::max);
-                    let primary = b.window(0, lists[s].len(), 0.0, peak)?;
-                    state = combine.push_relaxed(&state, s, primary);
-                }
-                let value = combine.finish(&state);
-                (value < incumbent).then_some(value)
-            }
-            Cuts::Free { .. } => {
-                let n = chain.items.len();
-                let limit = combine.primary_limit(incumbent);
-                let mut at: Vec<Vec<(Fold, ())>> = vec![Vec::new(); n + 1];
-                at[n].push((combine.start(), ()));
-                for s in (0..p).rev() {
-                    let (least, most) = self.reach(s);
-                    let mut next: Vec<Vec<(Fold, ())>> = vec![Vec::new(); n + 1];
-                    let b = &self.bounds[s];
-                    for j in (1..=n).filter(|&j| !at[j].is_empty()) {
-                        let mut peak = 0.0f64;
-                        for i in (0..j).rev() {
-                            peak = peak.max(b.peak(i));
-                            if j - i > self.longest[s] || i < least {
-                                break;
-                            }
-                            let Some(primary) = b.window(i, j, 0.0, peak) else { break };
-                            if primary > limit {
-                                break;
-                            }
-                            if i > most || j - i < self.fewest[s] {
-                                continue;
-                            }
-                            for (state, ()) in &at[j] {
-                                let pushed = combine.push_relaxed(state, s, primary);
-                                if combine.complete(&pushed, s, self.primary[i]) < incumbent {
-                                    insert_fold(&mut next[i], pushed, ());
-                                }
-                            }
+            Cuts::Fixed(lists) => self.bound_fixed(chain, incumbent, lists).map(|value| (value, lists.clone())),
+            Cuts::Free { .. } => self.bound_free(chain, incumbent),
+        }
+    }
+
+    fn bound_fixed(&self, chain: &Chain, incumbent: f64, lists: &[Vec<FixedItem>]) -> Option<f64> {
+        let mut state = chain.combine.start();
+        for s in (0..chain.segments.len()).rev() {
+            let b = &self.bounds[s];
+            let peak = (0..lists[s].len()).map(|k| b.peak(k)).fold(0.0, f64::max);
+            let primary = b.window(0, lists[s].len(), 0.0, peak)?;
+            state = chain.combine.push_relaxed(&state, s, primary);
+        }
+        let value = chain.combine.finish(&state);
+        (value < incumbent).then_some(value)
+    }
+
+    fn bound_free(&self, chain: &Chain, incumbent: f64) -> Option<(f64, Vec<Vec<FixedItem>>)> {
+        let combine = &chain.combine;
+        let (n, p) = (chain.items.len(), chain.segments.len());
+        let limit = combine.primary_limit(incumbent);
+        // Per boundary the folds of all segments behind it, each with the end of its first segment and the fold there.
+        let mut at: Vec<Vec<Vec<(Fold, (usize, usize))>>> = vec![vec![Vec::new(); n + 1]; p + 1];
+        at[p][n].push((combine.start(), (n, 0)));
+        for s in (0..p).rev() {
+            let (least, most) = self.reach(s);
+            let b = &self.bounds[s];
+            let (front, back) = at.split_at_mut(s + 1);
+            let (next, known) = (&mut front[s], &back[0]);
+            for j in (1..=n).filter(|&j| !known[j].is_empty()) {
+                let mut peak = 0.0f64;
+                for i in (least..j).rev() {
+                    peak = peak.max(b.peak(i));
+                    if j - i > self.longest[s] {
+                        break;
+                    }
+                    let Some(primary) = b.window(i, j, 0.0, peak) else { break };
+                    if primary > limit {
+                        break;
+                    }
+                    if i > most || j - i < self.fewest[s] {
+                        continue;
+                    }
+                    for (index, (state, _)) in known[j].iter().enumerate() {
+                        let pushed = combine.push_relaxed(state, s, primary);
+                        if combine.complete(&pushed, s, self.primary[i]) < incumbent {
+                            insert_fold(&mut next[i], pushed, (j, index));
                         }
                     }
-                    at = next;
                 }
-                at[0].iter().map(|(f, ())| combine.finish(f)).min_by(f64::total_cmp).filter(|v| *v < incumbent)
             }
         }
+        let finish = |f: &Fold| combine.finish(f);
+        let (value, mut back) = at[0][0]
+            .iter()
+            .map(|(f, back)| (finish(f), *back))
+            .min_by(|a, b| a.0.total_cmp(&b.0))
+            .filter(|(v, _)| *v < incumbent)?;
+        let mut start = 0usize;
+        let mut lists = Vec::with_capacity(p);
+        for s in 0..p {
+            let multiplier = chain.segments[s].multiplier;
+            let item = |item: usize| FixedItem { item: item as u32, multiplier, lead: false, follows: item > start };
+            lists.push((start..back.0).map(item).collect());
+            start = back.0;
+            if s + 1 < p {
+                back = at[s + 1][start][back.1].1;
+            }
+        }
+        Some((value, lists))
     }
 }
