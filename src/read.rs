@@ -109,10 +109,11 @@ fn ron<T: DeserializeOwned>(text: &str) -> Result<T, InputError> {
     Ok(value)
 }
 
-/// Adds the path of the field (`.` is the whole text) and the position.
+/// Adds the path of the field (`.` is the whole text, `?` something between fields) and the position.
 fn locate(error: InputError, path: &str, line: usize, column: usize) -> InputError {
+    let path = path.trim_end_matches('?').trim_end_matches('.');
     let error = match (path, &error.field) {
-        ("." | "", _) => error,
+        ("", _) => error,
         // The path often ends in the very field that the error names.
         (path, Some(field)) if path == &**field || path.ends_with(&format!(".{field}")) => error.at(path),
         (path, _) => error.inside(path),
