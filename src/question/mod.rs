@@ -24,6 +24,7 @@ pub use source::{ClusterSource, ModelSource};
 use crate::cluster::Cluster;
 use crate::error::{InputError, Kind};
 use crate::job::Job;
+use crate::model::Model;
 use crate::read;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -64,6 +65,25 @@ impl Question {
     pub fn validate(&self) -> Result<(), InputError> {
         self.job.validate().map_err(|e| InputError::from(e).inside("job"))?;
         self.search.validate().map_err(|e| e.inside("search"))
+    }
+
+    /// The model that the question means.
+    pub fn model(&self) -> Result<Model, InputError> {
+        self.model.resolve(&self.folder)
+    }
+
+    /// Model and cluster that the question means, and whether the device can do what the job asks.
+    pub fn resolve(&self) -> Result<(Model, Cluster), InputError> {
+        let (model, cluster) = (self.model()?, self.cluster()?);
+        for pool in &cluster.pools {
+            if pool.device.peak_in(self.job.precision).is_none() {
+                return Err(InputError::new(Kind::Unsupported)
+                    .at("job.precision")
+                    .found(self.job.precision)
+                    .expected(format!("a precision that {} computes in", pool.device.name)));
+            }
+        }
+        Ok((model, cluster))
     }
 
     /// The cluster that the question means.

@@ -3,7 +3,9 @@
 use crate::cluster::Cluster;
 use crate::cluster::file::{self, ClusterFile};
 use crate::cluster::instances;
-use crate::error::InputError;
+use crate::error::{InputError, Kind};
+use crate::model::ModelError;
+use crate::model::{Model, import};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::ser::Serializer;
@@ -58,6 +60,51 @@ impl From<&str> for ModelSource {
 impl From<&str> for ClusterSource {
     fn from(text: &str) -> Self {
         if is_path(text) { Self::Path(text.to_owned()) } else { Self::Shorthand(text.to_owned()) }
+    }
+}
+
+impl ModelSource {
+    /// The model; `folder` is where relative paths start.
+    pub fn resolve(&self, folder: &Path) -> Result<Model, InputError> {
+        match self {
+            Self::Preset(name) => Err(InputError::unknown_name(name, "a built-in model", []).at("model")),
+            Self::Path { path, treat_as } => {
+                let path = folder.join(path);
+                let inner = path.join("config.json");
+                let file = if path.is_dir() && inner.is_file() { inner } else { path };
+                import::from_path(&file, treat_as.as_deref()).map_err(InputError::from)
+            }
+            Self::Inline { config, treat_as } => import::from_json("model", &config.to_string(), treat_as.as_deref())
+                .map_err(|e| {
+                    let error = InputError::from(e);
+                    InputError { file: None, ..error }.inside("model.config")
+                }),
+        }
+    }
+}
+
+impl From<ModelError> for InputError {
+    fn from(error: ModelError) -> Self {
+        let kind = match &error {
+            ModelError::Unreadable(_) => Kind::Unreadable,
+            ModelError::Syntax(_) => Kind::Syntax,
+            ModelError::Missing(_) => Kind::MissingField,
+            ModelError::Mistyped(_) | ModelError::OutOfRange(_) => Kind::InvalidValue,
+            ModelError::Contradictory(_) => Kind::Inconsistent,
+            ModelError::UnknownField(_) => Kind::UnknownField,
+            ModelError::Unsupported(_) => Kind::Unsupported,
+            ModelError::UnknownFamily(_) | ModelError::UnknownPreset(_) => Kind::UnknownName,
+        };
+        let details = error.details();
+        let text = |part: &Option<String>| part.as_deref().map(Box::from);
+        Self {
+            kind,
+            file: Some(details.file.as_str()).filter(|file| !file.is_empty()).map(Box::from),
+            field: text(&details.field),
+            found: text(&details.found),
+            expected: text(&details.expected),
+            help: text(&details.help),
+        }
     }
 }
 
