@@ -125,6 +125,34 @@ fn cluster_files_are_found_beside_the_question() {
 }
 
 #[test]
+fn a_model_can_be_written_in_place_or_lie_beside_the_question() {
+    let (model, cluster) = named("four_devices").resolve().unwrap();
+    assert_eq!((model.towers.last().unwrap().layers.len(), cluster.devices()), (12, 4));
+
+    let misspelt = r#"(config: {"model_type": "gpt2", "n_layer": 12, "n_embd": 0})"#;
+    let question = Question::parse(&SMALL.replace("\"llama3.1-8b\"", misspelt), "q").unwrap();
+    let error = question.model().unwrap_err();
+    assert!(error.field.as_deref().unwrap().starts_with("model.config."), "{error}");
+    assert_eq!(error.file, None);
+
+    let Some(configs) = reference::path("hf/configs") else { return };
+    let mut files: Vec<PathBuf> = std::fs::read_dir(configs).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let file = files.into_iter().find(|f| f.extension().is_some_and(|e| e == "json")).unwrap();
+    let model = ModelSource::from(file.to_str().unwrap()).resolve(Path::new("elsewhere"));
+    assert!(!model.unwrap().classes.is_empty());
+}
+
+#[test]
+fn a_precision_that_the_device_lacks_is_refused() {
+    let text = std::fs::read_to_string(&named_searches()[1]).unwrap();
+    assert!(text.contains("150TFLOP/s"));
+    let question = Question::parse(&text.replace("precision: bf16", "precision: fp8"), "q").unwrap();
+    let error = question.resolve().unwrap_err();
+    assert_eq!((error.kind, error.field.as_deref()), (Kind::Unsupported, Some("job.precision")));
+}
+
+#[test]
 fn every_kind_of_bad_question_is_refused_by_field() {
     let long = SMALL.replace("4096))", "4096), search: (top: 1))");
     let cases = [
