@@ -12,7 +12,7 @@ use super::options::{self, CostOptions};
 use super::states::{StateBytes, States};
 use crate::cluster::Pool;
 use crate::job::{Job, Precision};
-use crate::model::{Op, OpKind, Shard, Span, Stream, Sublayer, SublayerKind};
+use crate::model::{Masked, Op, OpKind, Shard, Span, Stream, Sublayer, SublayerKind};
 use crate::plan::{LayerStrategy, Layout, PartClass, PartKind, Recompute, Spine};
 use crate::units::{Bytes, Flops, Seconds};
 use serde::{Deserialize, Serialize};
@@ -228,7 +228,7 @@ impl<'a> Pricer<'a> {
             return PartPrice::default();
         }
         let samples = self.samples(strategy, mesh);
-        let cut = self.cut(part.stream, strategy, samples);
+        let cut = self.cut(part, strategy, samples);
         let element = self.kernels.element;
         let tp_group = Group { size: u64::from(strategy.tp), stride: 1 };
         let mut price = PartPrice::default();
@@ -272,8 +272,8 @@ impl<'a> Pricer<'a> {
         price
     }
 
-    fn cut(&self, stream: Stream, s: &LayerStrategy, samples: f64) -> Cut {
-        let sequence = Spine::tokens(stream, self.job) as f64;
+    fn cut(&self, part: &PartClass, s: &LayerStrategy, samples: f64) -> Cut {
+        let sequence = Spine::tokens(part.stream, self.job) as f64 / part.gathers as f64;
         let tokens = samples * sequence / (f64::from(s.cp) * f64::from(s.ulysses));
         Cut {
             tp: f64::from(s.tp),
@@ -296,8 +296,14 @@ impl<'a> Pricer<'a> {
             OpKind::Linear { input, .. } => Some(input),
             _ => None,
         });
+        let ratio = Spine::tokens(Stream::Encoder, self.job) as f64 / self.job.sequence as f64;
         for op in &sublayer.ops {
-            self.operator(op, cut, hidden, &mut inputs_kept, &mut tally);
+            if sublayer.reads_encoder(op) {
+                let cut = Cut { tokens: cut.tokens * ratio, own_tokens: cut.own_tokens * ratio, ..*cut };
+                self.operator(op, &cut, hidden, &mut inputs_kept, &mut tally);
+            } else {
+                self.operator(op, cut, hidden, &mut inputs_kept, &mut tally);
+            }
         }
         tally
     }
@@ -436,7 +442,8 @@ impl<'a> Pricer<'a> {
         let g = (kv_heads as f64 / cut.tp.min(kv_heads as f64) / cut.ulysses).max(1.0).min(a.max(1.0));
         let tokens = cut.tokens * cut.ulysses;
         let sequence = tokens * cut.cp / cut.samples;
-        let context = self.context(span, sequence);
+        let encoder = Spine::tokens(Stream::Encoder, self.job);
+        let context = span.keys(sequence.round() as u64, encoder, Masked::Skipped);
         let flops = 2.0 * tokens * context * a * (q + v);
         let bytes = element * tokens * (a * (q + v) + g * (q + v));
         let time = self.kernels.attention(Flops(flops), Bytes(bytes));
@@ -452,29 +459,13 @@ impl<'a> Pricer<'a> {
         }
         let reach = match span {
             Span::Sliding { window } => (window as f64 / (sequence / cut.cp)).min(1.0),
-            Span::Chunked { chunk } => (chunk as f64 / (sequence / cut.cp)).min(1.0),
+            Span::Chunked { chunk: reach } | Span::Blocks { block: reach } => {
+                (reach as f64 / (sequence / cut.cp)).min(1.0)
+            }
             _ => 1.0,
         };
         tally.key_value += element * tokens * g * (q + v) * reach;
         tally.heads += element * tokens * (a * (q + v) + g * (q + v));
-    }
-
-    /// Mean number of positions that a query reads.
-    fn context(&self, span: Span, sequence: f64) -> f64 {
-        // A causal window of w sees min(i, w) positions at position i.
-        let windowed = |w: f64| if w >= sequence { sequence / 2.0 } else { w - w * w / (2.0 * sequence) };
-        match span {
-            Span::Causal => sequence / 2.0,
-            Span::Sliding { window } => windowed(window as f64),
-            Span::Chunked { chunk } => (chunk as f64).min(sequence) / 2.0,
-            Span::Bidirectional => sequence,
-            Span::Encoder => Spine::tokens(Stream::Encoder, self.job) as f64,
-            Span::Selected { top_k } => windowed(top_k as f64),
-            Span::Compressed { ratio, top_k, window } => {
-                let entries = sequence / 2.0 / ratio as f64;
-                windowed(window as f64) + top_k.map_or(entries, |k| entries.min(k as f64))
-            }
-        }
     }
 
     /// Exposed communication of one residual branch.

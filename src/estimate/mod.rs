@@ -9,7 +9,7 @@ pub mod in_flight;
 use crate::cluster::Pool;
 use crate::cost::{CostOptions, Mesh, PartPrice, PassTime, Pricer, States, options};
 use crate::job::Job;
-use crate::model::Model;
+use crate::model::{Masked, Model};
 use crate::pipeline::timing::{Kind, StageTimes, TimingError, peak_live, simulate};
 use crate::plan::{LayerStrategy, Layout, PartKind, Plan, Spine};
 use crate::units::{Bytes, Dollars, Seconds};
@@ -289,16 +289,19 @@ impl<'a> Estimator<'a> {
         }
         let peak = stages.iter().map(|s| s.memory.reserved_bytes).fold(0.0, f64::max);
         let tokens = self.job.global_batch as f64 * self.job.sequence as f64;
-        let flops = self.model.flops_per_token(self.job);
+        let lengths = Spine::lengths(self.model, self.job);
         let device_seconds = iteration * plan.devices as f64;
-        let rate = |flops: f64| flops * tokens / (device_seconds * self.pool.device.peak.half.0);
+        let rate = |masked: Masked| {
+            let flops = self.model.flops_per_token(&lengths, masked, self.job.mtp).0;
+            flops * tokens / (device_seconds * self.pool.device.peak.half.0)
+        };
         Ok(Estimate {
             iteration_time_s: iteration,
             closed_form_s: form.iteration(&costs),
             tokens_per_s: tokens / iteration,
             tokens_per_s_per_device: tokens / device_seconds,
-            mfu: rate(flops.causal),
-            mfu_full_attention: rate(flops.full),
+            mfu: rate(Masked::Skipped),
+            mfu_full_attention: rate(Masked::Counted),
             bubble: timeline.bubble(),
             peak_memory_bytes: peak,
             usable_memory_bytes: self.usable(),
