@@ -9,7 +9,7 @@ use espalier::units::Seconds;
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
 
-const SMALL: &str = "(model: \"llama3.1-8b\", cluster: \"h100x8\", job: (global_batch: 8, sequence: 4096))";
+const SMALL: &str = "(model: \"llama3-8b\", cluster: \"h100x8\", job: (global_batch: 8, sequence: 4096))";
 
 fn named_searches() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("search_configs");
@@ -76,7 +76,7 @@ fn what_is_not_said_has_the_usual_value() {
     let question = Question::parse(SMALL, "q").unwrap();
     assert_eq!(question.job, Job::new(8, 4096));
     assert_eq!(question.search, SearchOptions::default());
-    assert_eq!(question.model, ModelSource::Preset("llama3.1-8b".to_owned()));
+    assert_eq!(question.model, ModelSource::Preset("llama3-8b".to_owned()));
     assert_eq!(question.cluster, ClusterSource::Shorthand("h100x8".to_owned()));
     assert_eq!(question.cluster().unwrap(), instances::cluster("h100x8").unwrap());
 }
@@ -130,7 +130,7 @@ fn a_model_can_be_written_in_place_or_lie_beside_the_question() {
     assert_eq!((model.towers.last().unwrap().layers.len(), cluster.devices()), (12, 4));
 
     let misspelt = r#"(config: {"model_type": "gpt2", "n_layer": 12, "n_embd": 0})"#;
-    let question = Question::parse(&SMALL.replace("\"llama3.1-8b\"", misspelt), "q").unwrap();
+    let question = Question::parse(&SMALL.replace("\"llama3-8b\"", misspelt), "q").unwrap();
     let error = question.model().unwrap_err();
     assert!(error.field.as_deref().unwrap().starts_with("model.config."), "{error}");
     assert_eq!(error.file, None);
@@ -156,13 +156,13 @@ fn a_precision_that_the_device_lacks_is_refused() {
 fn every_kind_of_bad_question_is_refused_by_field() {
     let long = SMALL.replace("4096))", "4096), search: (top: 1))");
     let cases = [
-        ("model: \"llama3.1-8b\", ", "", Kind::MissingField, "model"),
+        ("model: \"llama3-8b\", ", "", Kind::MissingField, "model"),
         ("model:", "modle:", Kind::UnknownField, "modle"),
-        ("\"llama3.1-8b\"", "3", Kind::InvalidValue, "model"),
-        ("\"llama3.1-8b\"", "(preset: \"a\", path: \"b\")", Kind::InvalidValue, "model"),
-        ("\"llama3.1-8b\"", "(config: 3)", Kind::InvalidValue, "model"),
-        ("\"llama3.1-8b\"", "()", Kind::InvalidValue, "model"),
-        ("\"llama3.1-8b\"", "(prest: \"a\")", Kind::UnknownField, "model.prest"),
+        ("\"llama3-8b\"", "3", Kind::InvalidValue, "model"),
+        ("\"llama3-8b\"", "(preset: \"a\", path: \"b\")", Kind::InvalidValue, "model"),
+        ("\"llama3-8b\"", "(config: 3)", Kind::InvalidValue, "model"),
+        ("\"llama3-8b\"", "()", Kind::InvalidValue, "model"),
+        ("\"llama3-8b\"", "(prest: \"a\")", Kind::UnknownField, "model.prest"),
         ("\"h100x8\"", "(pools: [(nodse: 1)])", Kind::UnknownField, "cluster.pools[0].nodse"),
         ("global_batch: 8", "global_batch: 0", Kind::InvalidValue, "job.global_batch"),
         ("global_batch: 8", "global_batch: 2000000000", Kind::InvalidValue, "job.global_batch"),

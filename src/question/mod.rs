@@ -4,7 +4,7 @@
 //!
 //! ```ron
 //! (
-//!     model: "llama3.1-70b",              // a preset, a config.json, or (config: { .. }) in place
+//!     model: "llama3-70b",              // a preset, a config.json, or (config: { .. }) in place
 //!     cluster: "h100x8:8",                // machines, a cluster file, or its fields in place
 //!     job: (global_batch: 1024, sequence: 8192),
 //!     search: (seed: 1, fix: ["tp=4|8"], forbid: ["recompute=full"]),
