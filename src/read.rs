@@ -171,7 +171,7 @@ fn from_message(message: &str) -> InputError {
     }
     if let Some(rest) = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: ")) {
         let (found, expected) = rest.split_once(", expected ").unwrap_or((rest, "something else"));
-        return InputError::new(Kind::InvalidValue).found(found).expected(expected);
+        return InputError::new(Kind::InvalidValue).found(found.replace('`', "")).expected(expected);
     }
     if let Some((found, expected)) = message.strip_prefix("found `").and_then(|rest| rest.split_once("`, expected ")) {
         return InputError::new(Kind::InvalidValue).found(found).expected(expected);

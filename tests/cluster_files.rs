@@ -210,6 +210,8 @@ fn bad_shorthands_are_refused_with_help() {
         assert_eq!(error(text).kind, Kind::InvalidValue, "{text}");
     }
     assert_eq!(error("h10x8:2").help.as_deref(), Some("did you mean `h100x8`?"));
+    assert_eq!(error("rubin:1").kind, Kind::Unsupported);
+    assert!(error("nothing-like-it").to_string().len() < 200);
     assert!(error("h100:8").help.unwrap().contains("`h100x8:2` is two machines"));
     for text in ["", ":3", "x", "h100x0", "h100x9", "h100x", "\u{1F332}"] {
         assert_eq!(error(text).kind, Kind::UnknownName, "{text}");

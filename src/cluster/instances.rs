@@ -204,6 +204,7 @@ impl Instance {
                 );
                 Err(ClusterError::Unknown { what, found, known, help: Some(help) })
             }
+            (_, Err(refused @ ClusterError::Unpublished { .. })) => Err(refused),
             (error, _) => Err(error),
         }
     }
