@@ -211,6 +211,8 @@ pub(super) fn build(family: &str, top: &Fields) -> Result<Option<Parts>, ModelEr
         (Some((_, default, _)), stated) => stated.filter(|name| *name != family).unwrap_or(default),
         (None, _) => family,
     };
+    // The text part of Llama-4 is a whole model of its own and ties by its own word only.
+    let outer = outer.filter(|_| !matches!(both, Some((_, _, Vision::Llama4))));
     let Some(text) = text(text_name, outer, fields, &mut draft, &mut notes)? else {
         return match both {
             None => Ok(None),

@@ -63,10 +63,11 @@ pub(in super::super) fn gemma4(fields: &Fields, text: u64, draft: &mut Draft) ->
     fields.divides("num_key_value_heads", kv_heads, heads, "num_attention_heads")?;
     let dim = fields.heads("head_dim")?;
     let _ = fields.heads_if("global_head_dim")?;
-    let bias = fields.flag("attention_bias", false)?;
-    let _ = fields.flag("use_clipped_linears", false)?;
+    // Known to the config and without effect on the class's weights.
+    let _ = (fields.flag("attention_bias", false)?, fields.flag("use_clipped_linears", false)?);
+    let _ = fields.length_if("max_position_embeddings")?;
     let plain = Gqa::plain(hidden, heads, kv_heads, dim);
-    let attention = Gqa { qkv_bias: bias, o_bias: bias, qk_norm: QkNorm::Head, span: Span::Bidirectional, ..plain };
+    let attention = Gqa { qk_norm: QkNorm::Head, span: Span::Bidirectional, ..plain };
     let around = |name| Some(NormKind::Scale.op(name, hidden));
     let feed = mlp(hidden, fields.width("intermediate_size")?, true, false);
     let parts = vec![
