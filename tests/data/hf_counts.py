@@ -391,8 +391,8 @@ def configs(rng):
         "num_attention_heads": 4,
         "image_size": 224,
         "patch_size": rng.choice([14, 16]),
-        "vision_use_head": False,
     }
+    siglip = some(rng, siglip, vision_use_head=[True, False, ...])
     gemma = some(rng, {k: b[k] for k in ("hidden_size", "intermediate_size", "num_hidden_layers")}, sliding_window=[16])
     gemma["model_type"] = "gemma3_text"
     yield {"model_type": "gemma3", "text_config": gemma, "vision_config": siglip, "mm_tokens_per_image": 16}
