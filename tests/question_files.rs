@@ -23,12 +23,12 @@ fn named(stem: &str) -> Question {
 }
 
 #[test]
-fn every_named_search_reads_names_a_cluster_and_says_what_it_is_for() {
+fn every_named_search_reads_names_a_model_and_a_cluster_and_says_what_it_is_for() {
     let files = named_searches();
     assert!(files.len() >= 7);
     for file in files {
         let question = Question::load(&file).unwrap_or_else(|e| panic!("{e}"));
-        question.cluster().unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+        question.resolve().unwrap_or_else(|e| panic!("{}: {e}", file.display()));
         let text = std::fs::read_to_string(&file).unwrap();
         assert!(text.starts_with("// "), "{} has no comment", file.display());
     }
@@ -128,6 +128,10 @@ fn cluster_files_are_found_beside_the_question() {
 fn a_model_can_be_written_in_place_or_lie_beside_the_question() {
     let (model, cluster) = named("four_devices").resolve().unwrap();
     assert_eq!((model.towers.last().unwrap().layers.len(), cluster.devices()), (12, 4));
+
+    let unknown = Question::parse(&SMALL.replace("llama3-8b", "lama3-8b"), "q").unwrap().model().unwrap_err();
+    assert_eq!((unknown.kind, unknown.field.as_deref()), (Kind::UnknownName, Some("model")));
+    assert!(unknown.help.unwrap().contains("llama3-8b"));
 
     let misspelt = r#"(config: {"model_type": "gpt2", "n_layer": 12, "n_embd": 0})"#;
     let question = Question::parse(&SMALL.replace("\"llama3-8b\"", misspelt), "q").unwrap();

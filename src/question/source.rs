@@ -5,7 +5,7 @@ use crate::cluster::file::{self, ClusterFile};
 use crate::cluster::instances;
 use crate::error::{InputError, Kind};
 use crate::model::ModelError;
-use crate::model::{Model, import};
+use crate::model::{Model, import, presets};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::ser::Serializer;
@@ -67,7 +67,9 @@ impl ModelSource {
     /// The model; `folder` is where relative paths start.
     pub fn resolve(&self, folder: &Path) -> Result<Model, InputError> {
         match self {
-            Self::Preset(name) => Err(InputError::unknown_name(name, "a built-in model", []).at("model")),
+            Self::Preset(name) => {
+                presets::find(name).map_err(|e| InputError { file: None, ..InputError::from(e) }.at("model"))
+            }
             Self::Path { path, treat_as } => {
                 let path = folder.join(path);
                 let inner = path.join("config.json");
