@@ -64,3 +64,28 @@ fn every_reference_config_has_exactly_its_published_parameters() {
     assert_eq!(rows.len(), 54);
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), rows.len(), wrong.join("\n"));
 }
+
+#[test]
+fn small_variations_of_every_family_count_as_their_classes_do() {
+    let mut wrong = Vec::new();
+    let mut families = std::collections::BTreeSet::new();
+    for (number, line) in include_str!("data/hf_counts.jsonl").lines().enumerate() {
+        let row: serde_json::Value = serde_json::from_str(line).unwrap();
+        let text = row["config"].to_string();
+        let family = row["config"]["model_type"].as_str().unwrap().to_owned();
+        let expected = (row["total"].as_u64().unwrap(), row["active"].as_u64().unwrap());
+        match espalier::model::import::from_json(&format!("line {}", number + 1), &text, None) {
+            Err(e) => wrong.push(format!("{family}: {e}\n  {text}")),
+            Ok(model) => {
+                let found = (model.parameters_total(), model.parameters_active());
+                if found != expected {
+                    wrong.push(format!("{family}: {found:?}, expected {expected:?}\n  {text}"));
+                }
+            }
+        }
+        families.insert(family);
+    }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    let untested: Vec<_> = espalier::model::import::families().into_iter().filter(|f| !families.contains(*f)).collect();
+    assert!(untested.is_empty(), "no line for {untested:?}");
+}

@@ -43,6 +43,7 @@ pub struct Peak {
 
 /// Efficiency curve of a kind of kernel: `eta(x) = plateau * x / (x + half_at)` of the peak.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Efficiency {
     /// Fraction of the dense peak that large kernels sustain.
     pub plateau: f64,

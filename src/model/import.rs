@@ -84,6 +84,11 @@ fn import(file: &str, name: &str, text: &str, treat_as: Option<&str>) -> Result<
     if let Some(family) = treat_as {
         notes.insert(0, format!("treated as `{family}`, whatever `model_type` says"));
     }
+    if top.has("quantization_config") {
+        notes.push(
+            "`quantization_config` tells how weights are stored, not how they are trained; it is left out".into(),
+        );
+    }
     let family = family.to_owned();
     let model = Model { name: name.to_owned(), family, classes, towers, embedding, head, mtp, max_positions, notes };
     let total = model.count().total;
