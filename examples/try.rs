@@ -34,7 +34,7 @@ fn main() {
     }
     let seeds = space::uniform::seeds(&sp, &uni);
     sp.set_seeds(seeds);
-    let set = search::exact::ExactSettings { target_gap: 0.002, ..Default::default() };
+    let set = search::exact::ExactSettings { target_gap: 0.01, all_steps: 1 << 26, ..Default::default() };
     let mut last = (None, 0.0);
     let out = search::exact::solve(&sp, &set, &|| false, &mut |b, l| {
         if last != (b, l) {
@@ -48,7 +48,7 @@ fn main() {
         out.tasks,
         out.relaxed,
         out.solved,
-        out.extensions,
+        out.steps,
         out.bound
     );
     if let Some((t, s)) = &out.best {

@@ -52,8 +52,6 @@ pub struct ClosedForm {
     pub micro_batches: u64,
     /// Growth by stragglers, a factor.
     pub jitter: f64,
-    /// Largest share that the forward pass has of any part's time.
-    pub forward_share: f64,
 }
 
 impl ClosedForm {
@@ -78,16 +76,24 @@ impl ClosedForm {
         }
     }
 
-    /// Puts a stage in front of which only `work <= F + B` is known.
-    pub fn push_relaxed(&self, state: &Folded, stage: usize, work: f64) -> Folded {
+    /// Puts a stage in front of which only `work <= F + B` and a floor of every component are known.
+    pub fn push_relaxed(&self, state: &Folded, stage: usize, work: f64, floor: &StageCost) -> Folded {
         let m = self.micro_batches as f64;
-        let done = if self.chunks_per_stage == 1 {
-            let idle = (state.path - self.ahead(stage) * self.forward_share * work).max(0.0);
-            (state.done + work).max(m * work + idle)
+        let work = work.max(floor.forward + floor.backward);
+        let (done, reduced) = if self.chunks_per_stage == 1 {
+            // More work than `work` adds `m` for every second it may take from the idle time.
+            let idle = (state.path - self.ahead(stage) * (work - floor.backward)).max(0.0);
+            ((state.done + work).max(m * work + idle), state.reduced + floor.forward)
         } else {
-            state.done.max(m * work)
+            let lead = floor.lead_forward + floor.lead_backward;
+            ((state.done + lead).max(m * work), state.reduced + floor.lead_forward)
         };
-        Folded { path: state.path + work, done, reduced: state.reduced.max(done), tail: state.tail }
+        Folded {
+            path: state.path + work + 2.0 * floor.hop,
+            done: done + 2.0 * floor.hop,
+            reduced: reduced.max(done + floor.reduce) + floor.hop,
+            tail: state.tail.max(floor.tail),
+        }
     }
 
     /// A bound on the iteration when `stages` more stages with at least `work` in all are put in front.

@@ -172,10 +172,6 @@ impl<'a> Estimator<'a> {
         1.0 + options::JITTER_PER_DOUBLING * nodes.log2()
     }
 
-    /// The largest share of the forward pass in the time of any part under any strategy priced so far is at most this:
-    /// no operator's backward pass is cheaper than its forward pass, and a hidden gather may leave less.
-    pub const FORWARD_SHARE: f64 = 1.0;
-
     /// Checks that `plan` covers the spine in order on the pool's devices.
     fn check(&self, plan: &Plan) -> Result<(), EstimateError> {
         let mismatch = |text: String| Err(EstimateError::Mismatch(text));
@@ -252,13 +248,8 @@ impl<'a> Estimator<'a> {
         let iteration = (reduced + tail) * jitter;
 
         let costs: Vec<StageCost> = (0..p).map(|s| stage_cost(s, p, v, &chunks)).collect();
-        let form = ClosedForm {
-            pipeline: plan.pipeline,
-            chunks_per_stage: plan.chunks_per_stage,
-            micro_batches: m,
-            jitter,
-            forward_share: Self::FORWARD_SHARE,
-        };
+        let form =
+            ClosedForm { pipeline: plan.pipeline, chunks_per_stage: plan.chunks_per_stage, micro_batches: m, jitter };
         let mut stages = Vec::with_capacity(p);
         for s in 0..p {
             let mut time = StageTime::default();

@@ -107,9 +107,9 @@ pub trait Combine: Sync + Send {
     fn finish(&self, state: &Fold) -> f64;
     /// The one number of a segment's cost that the objective depends on most; additive over items.
     fn primary(&self, cost: &Cost) -> f64;
-    /// Like [`Combine::push`] for a segment of which only a lower bound on its primary cost is known: never above what
-    /// any cost vector with at least that primary cost gives.
-    fn push_relaxed(&self, state: &Fold, segment: usize, primary: f64) -> Fold;
+    /// Like [`Combine::push`] for a segment of which only lower bounds are known, on its primary cost and on every
+    /// component: never above what any cost vector not below them gives.
+    fn push_relaxed(&self, state: &Fold, segment: usize, primary: f64, floor: &Cost) -> Fold;
     /// The largest primary cost that a segment may have for the objective to stay below `objective`.
     fn primary_limit(&self, objective: f64) -> f64;
     /// A lower bound on the objective when `segments` more segments, whose primary costs sum to at least `primary`, are

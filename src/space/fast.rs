@@ -71,7 +71,7 @@ impl Frame {
             })
             .collect();
         Some(Self {
-            form: space.closed_form(task, 1.0),
+            form: space.closed_form(task),
             rows,
             parts: space.estimator.spine.parts.clone(),
             live: space.live(task).concat(),

@@ -102,14 +102,13 @@ impl<'a> LayerwiseSpace<'a> {
     }
 
     /// The closed form of `task`.
-    pub fn closed_form(&self, task: usize, forward_share: f64) -> ClosedForm {
+    pub fn closed_form(&self, task: usize) -> ClosedForm {
         let key = &self.tasks[task];
         ClosedForm {
             pipeline: key.pipeline,
             chunks_per_stage: key.chunks,
             micro_batches: key.micro_batches,
             jitter: self.estimator.jitter(),
-            forward_share,
         }
     }
 
@@ -215,21 +214,24 @@ fn to_fold(f: Folded) -> Fold {
     [f.path, f.done, f.reduced, f.tail, 0.0, 0.0]
 }
 
+fn stage_cost(cost: &Cost) -> StageCost {
+    StageCost {
+        forward: cost[at::FORWARD],
+        backward: cost[at::BACKWARD],
+        reduce: cost[at::REDUCE],
+        tail: cost[at::TAIL],
+        hop: cost[at::HOP],
+        lead_forward: cost[at::LEAD_FORWARD],
+        lead_backward: cost[at::LEAD_BACKWARD],
+    }
+}
+
 impl Combine for PipelineFold {
     fn start(&self) -> Fold {
         to_fold(Folded::default())
     }
     fn push(&self, state: &Fold, segment: usize, cost: &Cost) -> Fold {
-        let stage = StageCost {
-            forward: cost[at::FORWARD],
-            backward: cost[at::BACKWARD],
-            reduce: cost[at::REDUCE],
-            tail: cost[at::TAIL],
-            hop: cost[at::HOP],
-            lead_forward: cost[at::LEAD_FORWARD],
-            lead_backward: cost[at::LEAD_BACKWARD],
-        };
-        to_fold(self.0.push(&to_folded(state), segment, &stage))
+        to_fold(self.0.push(&to_folded(state), segment, &stage_cost(cost)))
     }
     fn finish(&self, state: &Fold) -> f64 {
         self.0.finish(&to_folded(state))
@@ -237,8 +239,8 @@ impl Combine for PipelineFold {
     fn primary(&self, cost: &Cost) -> f64 {
         cost[at::FORWARD] + cost[at::BACKWARD]
     }
-    fn push_relaxed(&self, state: &Fold, segment: usize, primary: f64) -> Fold {
-        to_fold(self.0.push_relaxed(&to_folded(state), segment, primary))
+    fn push_relaxed(&self, state: &Fold, segment: usize, primary: f64, floor: &Cost) -> Fold {
+        to_fold(self.0.push_relaxed(&to_folded(state), segment, primary, &stage_cost(floor)))
     }
     fn primary_limit(&self, objective: f64) -> f64 {
         objective / (self.0.jitter * self.0.micro_batches as f64)
@@ -301,7 +303,7 @@ impl Decompose for LayerwiseSpace<'_> {
     }
 
     fn task_bound(&self, task: usize) -> Bound {
-        Bound::AtLeast(self.closed_form(task, 1.0).at_least(self.ideal_work(task)))
+        Bound::AtLeast(self.closed_form(task).at_least(self.ideal_work(task)))
     }
 
     fn chain(&self, task: usize) -> Option<Chain<'_>> {
@@ -335,15 +337,12 @@ impl Decompose for LayerwiseSpace<'_> {
                 )
             }
         };
-        let share = |o: &Cost| o[at::FORWARD] / (o[at::FORWARD] + o[at::BACKWARD]).max(f64::MIN_POSITIVE);
-        let forward_share =
-            table.classes.iter().flat_map(|c| &c.options).map(|o| share(&o.cost)).fold(0.0, f64::max).max(0.5);
         Some(Chain {
             items: self.estimator.spine.parts.clone(),
             options: table.classes.iter().map(|c| c.options.clone()).collect(),
             cuts,
             segments,
-            combine: Arc::new(PipelineFold(self.closed_form(task, forward_share))),
+            combine: Arc::new(PipelineFold(self.closed_form(task))),
             transition: Arc::new(Boundaries { table }),
         })
     }

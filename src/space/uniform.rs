@@ -9,6 +9,7 @@ use crate::cost::Mesh;
 use crate::estimate::closed::StageCost;
 use crate::plan::{LayerStrategy, PartClass, PartKind, Plan, Recompute};
 use crate::search::decompose::ChainSolution;
+use rayon::prelude::*;
 use std::collections::BTreeSet;
 
 /// A uniform plan with its closed-form price.
@@ -40,7 +41,10 @@ pub fn adapt(strategy: &LayerStrategy, part: &PartClass, experts: bool) -> Layer
 }
 
 /// How much worse than the best a uniform plan may be and still be listed.
-const LISTED: f64 = 1.25;
+const LISTED: f64 = 1.1;
+
+/// Frames looked at together; independent of the number of threads.
+const BATCH: usize = 8;
 
 /// Sums over the parts of one stage.
 #[derive(Debug, Clone, Copy, Default)]
@@ -64,45 +68,58 @@ pub fn best(space: &LayerwiseSpace, keep: usize, stop: &dyn Fn() -> bool) -> Vec
         .collect();
     frames.sort_by(|a, b| a.3.total_cmp(&b.3).then(a.0.cmp(&b.0)));
     let mut best = f64::INFINITY;
-    for (_, mesh, tasks, bound) in frames {
-        if bound >= best || stop() {
+    for batch in frames.chunks(BATCH) {
+        if stop() {
             break;
         }
-        let Some(table) = tasks.first().and_then(|t| space.table(*t)) else { continue };
-        let plain = splits(spine, u64::from(mesh.pipeline));
-        let candidates: BTreeSet<LayerStrategy> = spine
-            .classes
-            .iter()
-            .zip(&table.classes)
-            .filter(|(part, _)| part.kind == PartKind::Layer)
-            .flat_map(|(_, class)| class.strategies.iter().copied())
-            .collect();
-        for strategy in candidates {
-            let Some(parts) = prices(space, &strategy, &experts, mesh) else { continue };
-            let work: f64 = spine.parts.iter().map(|c| parts[*c as usize].0).sum();
-            for &task in &tasks {
-                let key = &space.tasks[task];
-                if space.closed_form(task, 1.0).at_least(work) >= best * LISTED {
-                    continue;
-                }
-                let options: &[Vec<u32>] = match &key.split {
-                    Some(split) => std::slice::from_ref(split),
-                    None => &plain,
-                };
-                let price = |sizes: &Vec<u32>| evaluate(space, task, sizes, &parts);
-                let candidates = options.iter().filter_map(|sizes| price(sizes).map(|t| (t, sizes)));
-                let Some((objective, sizes)) = candidates.min_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
-                if objective < best * LISTED {
-                    best = best.min(objective);
-                    found.push(Uniform { task, sizes: sizes.clone(), strategy, objective });
-                }
-            }
-        }
+        let open: Vec<_> = batch.iter().filter(|(_, _, _, bound)| *bound < best).collect();
+        let lists: Vec<Vec<Uniform>> =
+            open.par_iter().map(|(_, mesh, tasks, _)| of_frame(space, *mesh, tasks, &experts, best)).collect();
+        found.extend(lists.into_iter().flatten());
+        best = found.iter().map(|u| u.objective).fold(best, f64::min);
     }
+    found.retain(|u| u.objective < best * LISTED);
     found.sort_by(|a, b| {
         a.objective.total_cmp(&b.objective).then(a.task.cmp(&b.task)).then(a.strategy.cmp(&b.strategy))
     });
     found.truncate(keep);
+    found
+}
+
+fn of_frame(space: &LayerwiseSpace, mesh: Mesh, tasks: &[usize], experts: &[bool], known: f64) -> Vec<Uniform> {
+    let spine = space.estimator.spine;
+    let mut found = Vec::new();
+    let mut best = known;
+    let Some(table) = tasks.first().and_then(|t| space.table(*t)) else { return found };
+    let plain = splits(spine, u64::from(mesh.pipeline));
+    let candidates: BTreeSet<LayerStrategy> = spine
+        .classes
+        .iter()
+        .zip(&table.classes)
+        .filter(|(part, _)| part.kind == PartKind::Layer)
+        .flat_map(|(_, class)| class.strategies.iter().copied())
+        .collect();
+    for strategy in candidates {
+        let Some(parts) = prices(space, &strategy, experts, mesh) else { continue };
+        let work: f64 = spine.parts.iter().map(|c| parts[*c as usize].0).sum();
+        for &task in tasks {
+            let key = &space.tasks[task];
+            if space.closed_form(task).at_least(work) >= best * LISTED {
+                continue;
+            }
+            let options: &[Vec<u32>] = match &key.split {
+                Some(split) => std::slice::from_ref(split),
+                None => &plain,
+            };
+            let candidates =
+                options.iter().filter_map(|sizes| evaluate(space, task, sizes, &parts).map(|t| (t, sizes)));
+            let Some((objective, sizes)) = candidates.min_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
+            if objective < best * LISTED {
+                best = best.min(objective);
+                found.push(Uniform { task, sizes: sizes.clone(), strategy, objective });
+            }
+        }
+    }
     found
 }
 
@@ -175,7 +192,7 @@ fn evaluate(space: &LayerwiseSpace, task: usize, sizes: &[u32], parts: &[ClassPr
         return None;
     }
     let costs: Vec<StageCost> = stages.iter().map(|s| s.cost).collect();
-    Some(space.closed_form(task, 1.0).iteration(&costs))
+    Some(space.closed_form(task).iteration(&costs))
 }
 
 impl Uniform {

@@ -17,8 +17,8 @@ pub struct LabelLimits {
     pub tolerance: f64,
     /// Most labels kept per window; beyond it the run stays a heuristic.
     pub max_labels: usize,
-    /// Most label extensions in all; beyond it the run gives up.
-    pub max_extensions: u64,
+    /// Most steps (label extensions and dominance tests) in all; beyond it the run gives up.
+    pub max_steps: u64,
 }
 
 /// What a run found.
@@ -28,8 +28,8 @@ pub struct LabelOutcome {
     pub best: Option<ChainSolution>,
     /// Whether every better solution was ruled out, but for the tolerance.
     pub complete: bool,
-    /// Label extensions made.
-    pub extensions: u64,
+    /// Label extensions and dominance tests made.
+    pub steps: u64,
 }
 
 /// Labels kept for the dominance test per label kept after it: the test takes quadratic time.
@@ -61,7 +61,7 @@ struct Windows<'c, 'a> {
     weights: Cost,
     nodes: Vec<Node>,
     complete: bool,
-    extensions: u64,
+    steps: u64,
 }
 
 fn add(a: &Cost, b: &Cost) -> Cost {
@@ -79,7 +79,7 @@ impl<'c, 'a> Windows<'c, 'a> {
             weights: chain.combine.weights(),
             nodes: Vec::new(),
             complete: true,
-            extensions: 0,
+            steps: 0,
         }
     }
 
@@ -103,8 +103,11 @@ impl<'c, 'a> Windows<'c, 'a> {
         let class = self.chain.items[item.item as usize];
         let mut fresh: Vec<(f64, f64, Label)> = Vec::new();
         for (parent, label) in self.nodes[node].labels.iter().enumerate() {
+            if self.steps > self.limits.max_steps {
+                break;
+            }
             for (index, option) in self.chain.options[class as usize].iter().enumerate() {
-                self.extensions += 1;
+                self.steps += 1;
                 let used = label.used + resource(option, item.multiplier);
                 let peak = label.peak.max(option.peak);
                 if used + peak > cap {
@@ -158,6 +161,7 @@ impl<'c, 'a> Windows<'c, 'a> {
             if kept.len() > group && kept[group].2.layout != x.layout {
                 group = kept.len();
             }
+            self.steps += (kept.len() - group) as u64;
             let covered = kept[group..].iter().any(|(_, _, y)| {
                 if y.used > x.used || y.peak > x.peak {
                     return false;
@@ -192,7 +196,7 @@ impl<'c, 'a> Windows<'c, 'a> {
     }
 
     fn exhausted(&self) -> bool {
-        self.extensions > self.limits.max_extensions
+        self.steps > self.limits.max_steps
     }
 }
 
@@ -220,7 +224,7 @@ fn finish(
     lists: Option<&[Vec<FixedItem>]>,
 ) -> LabelOutcome {
     let p = chain.segments.len();
-    let (complete, extensions) = (windows.complete && !windows.exhausted(), windows.extensions);
+    let (complete, steps) = (windows.complete && !windows.exhausted(), windows.steps);
     let best = ends[0][0]
         .iter()
         .map(|(f, b)| (chain.combine.finish(f), b))
@@ -247,7 +251,7 @@ fn finish(
         }
         ChainSolution { segments, options, objective }
     });
-    LabelOutcome { best, complete, extensions }
+    LabelOutcome { best, complete, steps }
 }
 
 fn solve_fixed(chain: &Chain, relaxation: &Relaxation, limits: LabelLimits, lists: &[Vec<FixedItem>]) -> LabelOutcome {

@@ -19,21 +19,25 @@ use relax::Relaxation;
 pub struct ExactSettings {
     /// Stop when the incumbent is proven within this of the optimum: `(best - bound) / bound`.
     pub target_gap: f64,
-    /// Labels per window of the first, heuristic run over a task.
-    pub beam: usize,
-    /// Most labels per window of the second run before it is heuristic too.
+    /// Most labels per window before a run over a task is only heuristic.
     pub max_labels: usize,
-    /// Most label extensions per task.
-    pub max_extensions: u64,
+    /// Most steps (label extensions and dominance tests) of the first run over a task; a second may take
+    /// [`SECOND_RUN`] times as many.
+    pub max_steps: u64,
+    /// Most steps of all runs together: the budget of a search whose gap does not close.
+    pub all_steps: u64,
     /// Tasks refined together. It does not depend on the number of threads, so the answer does not either.
     pub batch: usize,
 }
 
 impl Default for ExactSettings {
     fn default() -> Self {
-        Self { target_gap: 0.0, beam: 48, max_labels: 4096, max_extensions: 20_000_000, batch: 8 }
+        Self { target_gap: 0.0, max_labels: 4096, max_steps: 1 << 20, all_steps: 1 << 32, batch: 8 }
     }
 }
+
+/// How much longer than the first the second run over a task may take.
+pub const SECOND_RUN: u64 = 64;
 
 /// How far the solver got.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,7 +55,7 @@ pub struct ExactOutcome {
     /// Tasks whose labels were run.
     pub solved: usize,
     /// Label extensions in all.
-    pub extensions: u64,
+    pub steps: u64,
     /// Whether it was told to stop.
     pub stopped: bool,
 }
@@ -62,8 +66,8 @@ enum Refined {
     No,
     /// The chain's relaxation is known.
     Relaxed,
-    /// A few labels per window were run, for a good solution.
-    Beamed,
+    /// A short run of labels did not suffice.
+    Tried,
     /// Labels were run with a tolerance or a limit: nothing more to gain here.
     Done,
 }
@@ -92,7 +96,7 @@ pub fn solve<D: Decompose + ?Sized>(
         tasks,
         relaxed: 0,
         solved: 0,
-        extensions: 0,
+        steps: 0,
         stopped: false,
     };
     for (task, solution) in problem.seeds() {
@@ -116,10 +120,10 @@ pub fn solve<D: Decompose + ?Sized>(
             open.iter().filter(|o| o.2 != Refined::Done).take(settings.batch).copied().collect();
         // Good solutions first: no long run while a cheaper step on another task is at hand.
         let chosen: Vec<(f64, usize, Refined)> = {
-            let cheap: Vec<_> = chosen.iter().filter(|o| o.2 != Refined::Beamed).copied().collect();
+            let cheap: Vec<_> = chosen.iter().filter(|o| o.2 != Refined::Tried).copied().collect();
             if cheap.is_empty() { chosen } else { cheap }
         };
-        if chosen.is_empty() {
+        if chosen.is_empty() || outcome.steps > settings.all_steps {
             break;
         }
         let refined: Vec<Step> = chosen
@@ -128,8 +132,8 @@ pub fn solve<D: Decompose + ?Sized>(
             .collect();
         for step in refined {
             outcome.relaxed += usize::from(step.was == Refined::No);
-            outcome.solved += usize::from(step.was == Refined::Beamed);
-            outcome.extensions += step.extensions;
+            outcome.solved += usize::from(step.was == Refined::Tried);
+            outcome.steps += step.steps;
             let Some(entry) = open.iter_mut().find(|o| o.1 == step.task) else { continue };
             entry.0 = entry.0.max(step.bound);
             entry.2 = step.now;
@@ -164,7 +168,7 @@ struct Step {
     now: Refined,
     bound: f64,
     solution: Option<ChainSolution>,
-    extensions: u64,
+    steps: u64,
 }
 
 fn refine<D: Decompose + ?Sized>(
@@ -175,7 +179,7 @@ fn refine<D: Decompose + ?Sized>(
     bound: f64,
     incumbent: f64,
 ) -> Step {
-    let closed = Step { task, was, now: Refined::Done, bound: f64::INFINITY, solution: None, extensions: 0 };
+    let closed = Step { task, was, now: Refined::Done, bound: f64::INFINITY, solution: None, steps: 0 };
     let Some(chain) = problem.chain(task) else { return closed };
     // What is not below this cannot matter.
     let Some(relaxation) = Relaxation::new(&chain, incumbent) else { return Step { bound: incumbent, ..closed } };
@@ -190,12 +194,18 @@ fn refine<D: Decompose + ?Sized>(
     }
     // Half of the target gap may be lost by near-dominance, the other half is for bounds that do not close.
     let tolerance = if incumbent.is_finite() { 0.5 * settings.target_gap * bound } else { 0.0 };
-    let limits =
-        LabelLimits { incumbent, tolerance, max_labels: settings.max_labels, max_extensions: settings.max_extensions };
-    let LabelOutcome { best, complete, extensions } = labels::solve(&chain, &relaxation, limits);
+    let first = was == Refined::Relaxed;
+    let limits = LabelLimits {
+        incumbent,
+        tolerance,
+        max_labels: settings.max_labels,
+        max_steps: settings.max_steps.saturating_mul(if first { 1 } else { SECOND_RUN }),
+    };
+    let LabelOutcome { best, complete, steps } = labels::solve(&chain, &relaxation, limits);
     let value = best.as_ref().map_or(incumbent, |b| b.objective);
     let proven = if complete { (value - tolerance).max(bound) } else { bound };
-    Step { task, was, now: Refined::Done, bound: proven, solution: best, extensions }
+    let now = if first && !complete { Refined::Tried } else { Refined::Done };
+    Step { task, was, now, bound: proven, solution: best, steps }
 }
 
 /// A solution with the given cuts, every segment filled by rounding its relaxation.

@@ -5,7 +5,7 @@
 //! constant time per window and `lambda`; taking the slopes of the classes' lower convex hulls as `lambda` makes it the
 //! linear relaxation of the window's multiple-choice knapsack (Sinha and Zoltners 1979).
 
-use crate::search::decompose::{Chain, ChainOption, Cost, Cuts, FixedItem, Fold};
+use crate::search::decompose::{COSTS, Chain, ChainOption, Cost, Cuts, FixedItem, Fold};
 
 /// Most multipliers kept per segment: more only sharpen the bound between hull slopes.
 const MAX_LAMBDAS: usize = 24;
@@ -21,6 +21,8 @@ pub struct SegmentBounds {
     resource: Vec<f64>,
     /// Least peak of each item.
     peak: Vec<f64>,
+    /// Sum over the first `i` items of the least of every cost component.
+    floor: Vec<Cost>,
 }
 
 /// Resource of an option under a multiplier.
@@ -98,13 +100,40 @@ impl SegmentBounds {
             .iter()
             .map(|&(class, _)| chain.options[class as usize].iter().map(|o| o.peak).fold(f64::INFINITY, f64::min))
             .collect();
+        let least_cost: Vec<Cost> = kinds
+            .iter()
+            .map(|&(class, _)| {
+                let options = &chain.options[class as usize];
+                std::array::from_fn(|k| options.iter().map(|o| o.cost[k]).fold(f64::INFINITY, f64::min))
+            })
+            .collect();
+        let least_lead: Vec<Cost> = kinds
+            .iter()
+            .map(|&(class, _)| {
+                let options = &chain.options[class as usize];
+                std::array::from_fn(|k| options.iter().map(|o| o.lead[k]).fold(f64::INFINITY, f64::min))
+            })
+            .collect();
+        let mut floor = vec![[0.0; COSTS]];
+        for (item, &kind) in items.iter().zip(&kind_of) {
+            let before: Cost = floor[floor.len() - 1];
+            let lead = if item.lead { least_lead[kind] } else { [0.0; COSTS] };
+            floor.push(std::array::from_fn(|k| before[k] + least_cost[kind][k] + lead[k]));
+        }
         Self {
             cap,
+            floor,
             lambdas,
             prefix,
             resource: sums(&|kind| least_resource[kind]),
             peak: kind_of.iter().map(|&k| least_peak[k]).collect(),
         }
+    }
+
+    /// Least of every cost component over items `i..j`.
+    pub fn floor(&self, i: usize, j: usize) -> Cost {
+        // Differences of sums may fall below zero by rounding.
+        std::array::from_fn(|k| (self.floor[j][k] - self.floor[i][k]).max(0.0))
     }
 
     /// Least peak of item `i`.
@@ -272,7 +301,7 @@ impl Relaxation {
             let b = &self.bounds[s];
             let peak = (0..lists[s].len()).map(|k| b.peak(k)).fold(0.0, f64::max);
             let primary = b.window(0, lists[s].len(), 0.0, peak)?;
-            state = chain.combine.push_relaxed(&state, s, primary);
+            state = chain.combine.push_relaxed(&state, s, primary, &b.floor(0, lists[s].len()));
         }
         let value = chain.combine.finish(&state);
         (value < incumbent).then_some(value)
@@ -304,8 +333,9 @@ impl Relaxation {
                     if i > most || j - i < self.fewest[s] {
                         continue;
                     }
+                    let floor = b.floor(i, j);
                     for (index, (state, _)) in known[j].iter().enumerate() {
-                        let pushed = combine.push_relaxed(state, s, primary);
+                        let pushed = combine.push_relaxed(state, s, primary, &floor);
                         if combine.complete(&pushed, s, self.primary[i]) < incumbent {
                             insert_fold(&mut next[i], pushed, (j, index));
                         }
