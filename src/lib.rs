@@ -4,6 +4,7 @@
 
 pub mod cluster;
 pub mod job;
+pub mod memo;
 pub mod model;
 pub mod search;
 pub mod units;
