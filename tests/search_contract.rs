@@ -1,21 +1,38 @@
 //! What every search backend keeps, on problems of every kind.
 
+use espalier::search::backend::Backend;
 use espalier::search::budget::Budget;
-use espalier::search::problems::{ChainShape, Knapsack, LayerChain, Salesman};
+use espalier::search::genetic::Genetic;
+use espalier::search::mcts::Mcts;
+use espalier::search::problems::{ChainShape, LayerChain};
 use espalier::search::random::Random;
 use espalier::search::run::{Request, solve};
 
 #[test]
 fn scratch() {
-    let chain = LayerChain::random(ChainShape { items: 10, options: 6, segments: 3, rounds: 8, tightness: 0.4 }, 1);
-    let t = std::time::Instant::now();
-    println!("optimum {:?} {:?}", chain.optimum(), t.elapsed());
-    let outcome = solve(&chain, &Random::default(), Request::new(1, Budget::evaluations(20_000))).unwrap();
-    println!("{:?} {:?} {:?} {} {:?}", outcome.best.map(|b| b.score), outcome.stop, outcome.counters, outcome.wall_s, outcome.bound);
-    let k = Knapsack::random(12, 2, 1);
-    let outcome = solve(&k, &Random::default(), Request::new(1, Budget::evaluations(20_000))).unwrap();
-    println!("{:?} {:?} {:?} {} {:?}", outcome.best.map(|b| b.score), outcome.stop, outcome.counters, outcome.wall_s, outcome.bound);
-    let k = Salesman::random(7, 1);
-    let outcome = solve(&k, &Random::default(), Request::new(1, Budget::evaluations(20_000))).unwrap();
-    println!("{:?} {:?} {:?} {} {:?}", outcome.best.map(|b| b.score), outcome.stop, outcome.counters, outcome.wall_s, outcome.bound);
+    for (n, k, p, m) in [(8, 6, 2, 8), (10, 6, 3, 8), (12, 8, 4, 8), (12, 5, 3, 4), (12, 8, 2, 16)] {
+        let chain =
+            LayerChain::random(ChainShape { items: n, options: k, segments: p, rounds: m, tightness: 0.4 }, n as u64);
+        let optimum = chain.optimum().unwrap();
+        let backends: [&dyn Backend<LayerChain>; 4] =
+            [&Random::default(), &Mcts::default(), &Mcts { mix: 0.5, ..Mcts::default() }, &Genetic::default()];
+        for backend in backends {
+            let mut gaps = Vec::new();
+            let mut wall: f64 = 0.0;
+            let mut info = String::new();
+            for seed in 0..20 {
+                let outcome = solve(&chain, backend, Request::new(seed, Budget::evaluations(20_000))).unwrap();
+                let best = outcome.best.unwrap().score.objective().unwrap();
+                assert!(best >= optimum * (1.0 - 1e-12));
+                gaps.push((best / optimum - 1.0) * 100.0);
+                wall = wall.max(outcome.wall_s);
+                info = format!("{:?} {:?}", outcome.stop, outcome.counters);
+            }
+            gaps.sort_by(f64::total_cmp);
+            println!(
+                "{n}x{k}x{p} {:40} med {:.2} 19th {:.2} max {:.2} wall {:.2} {info}",
+                &backend.identity()[..20], gaps[10], gaps[18], gaps[19], wall
+            );
+        }
+    }
 }
