@@ -7,6 +7,7 @@ pub mod cost;
 pub mod error;
 pub mod estimate;
 pub mod job;
+pub mod memo;
 pub mod model;
 pub mod pipeline;
 pub mod plan;
