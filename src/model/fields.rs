@@ -335,7 +335,7 @@ impl<'a> Fields<'a> {
                 }
                 continue;
             }
-            let absent = asked.iter().copied().filter(|k| !self.map.contains_key(*k));
+            let absent = asked.iter().copied().filter(|k| self.map.get(*k).is_none_or(Value::is_null));
             if let Some(meant) = absent.filter(|k| is_misspelt(key, k)).min() {
                 return Err(ModelError::UnknownField(
                     self.at(key).found(shown(value)).help(format!("did you mean `{}`?", self.name(meant))),
