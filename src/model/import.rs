@@ -102,8 +102,10 @@ fn import(file: &str, name: &str, text: &str, treat_as: Option<&str>) -> Result<
 fn no_family(top: &Fields) -> ModelError {
     let error = top.missing("model_type", "the name of a family such as \"llama\"");
     let details = error.details().clone();
-    let help = details.help.clone().unwrap_or_else(|| "or say which family to treat it as".into());
-    ModelError::Missing(details.help(help))
+    ModelError::Missing(match details.help {
+        Some(_) => details,
+        None => details.help("or say which family to treat it as"),
+    })
 }
 
 fn unknown_family(top: &Fields, family: &str, treat_as: Option<&str>) -> ModelError {
