@@ -20,7 +20,7 @@ pub struct Preset {
 pub const ALL: &[Preset] = &[
     Preset {
         name: "deepseek-v3",
-        source: "DeepSeek-V3 Technical Report, section 4.2 (2024-12); hub config read 2026-07",
+        source: "DeepSeek-V3 Technical Report, section 4.2 (2024-12); hub config read 2026-11",
         config: r#"{"model_type": "deepseek_v3", "hidden_size": 7168, "num_hidden_layers": 61, "vocab_size": 129280,
             "num_attention_heads": 128, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128,
             "qk_rope_head_dim": 64, "v_head_dim": 128, "intermediate_size": 18432, "moe_intermediate_size": 2048,
@@ -29,7 +29,7 @@ pub const ALL: &[Preset] = &[
     },
     Preset {
         name: "gpt2-xl",
-        source: "Radford et al. 2019, table 2; hub config read 2026-07",
+        source: "Radford et al. 2019, table 2; hub config read 2026-11",
         config: r#"{"model_type": "gpt2", "n_embd": 1600, "n_layer": 48, "n_head": 25, "n_positions": 1024,
             "vocab_size": 50257}"#,
     },
@@ -41,75 +41,75 @@ pub const ALL: &[Preset] = &[
     },
     Preset {
         name: "llama2-13b",
-        source: "Touvron et al. 2023, Llama 2; hub config read 2026-07",
+        source: "Touvron et al. 2023, Llama 2; hub config read 2026-11",
         config: r#"{"model_type": "llama", "hidden_size": 5120, "num_hidden_layers": 40, "num_attention_heads": 40,
             "intermediate_size": 13824, "vocab_size": 32000, "max_position_embeddings": 4096}"#,
     },
     Preset {
         name: "llama2-70b",
-        source: "Touvron et al. 2023, Llama 2; hub config read 2026-07",
+        source: "Touvron et al. 2023, Llama 2; hub config read 2026-11",
         config: r#"{"model_type": "llama", "hidden_size": 8192, "num_hidden_layers": 80, "num_attention_heads": 64,
             "num_key_value_heads": 8, "intermediate_size": 28672, "vocab_size": 32000,
             "max_position_embeddings": 4096}"#,
     },
     Preset {
         name: "llama2-7b",
-        source: "Touvron et al. 2023, Llama 2; hub config read 2026-07",
+        source: "Touvron et al. 2023, Llama 2; hub config read 2026-11",
         config: r#"{"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
             "intermediate_size": 11008, "vocab_size": 32000, "max_position_embeddings": 4096}"#,
     },
     Preset {
         name: "llama3-405b",
-        source: "The Llama 3 Herd of Models 2024, table 3 (Llama 3.1); hub config read 2026-07",
+        source: "The Llama 3 Herd of Models 2024, table 3 (Llama 3.1); hub config read 2026-11",
         config: r#"{"model_type": "llama", "hidden_size": 16384, "num_hidden_layers": 126, "num_attention_heads": 128,
             "num_key_value_heads": 8, "intermediate_size": 53248, "vocab_size": 128256,
             "max_position_embeddings": 131072}"#,
     },
     Preset {
         name: "llama3-70b",
-        source: "The Llama 3 Herd of Models 2024, table 3 (Llama 3.1); hub config read 2026-07",
+        source: "The Llama 3 Herd of Models 2024, table 3 (Llama 3.1); hub config read 2026-11",
         config: r#"{"model_type": "llama", "hidden_size": 8192, "num_hidden_layers": 80, "num_attention_heads": 64,
             "num_key_value_heads": 8, "intermediate_size": 28672, "vocab_size": 128256,
             "max_position_embeddings": 131072}"#,
     },
     Preset {
         name: "llama3-8b",
-        source: "The Llama 3 Herd of Models 2024, table 3 (Llama 3.1); hub config read 2026-07",
+        source: "The Llama 3 Herd of Models 2024, table 3 (Llama 3.1); hub config read 2026-11",
         config: r#"{"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
             "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256,
             "max_position_embeddings": 131072}"#,
     },
     Preset {
         name: "mixtral-8x7b",
-        source: "Jiang et al. 2024, Mixtral of Experts, table 1; hub config read 2026-07",
+        source: "Jiang et al. 2024, Mixtral of Experts, table 1; hub config read 2026-11",
         config: r#"{"model_type": "mixtral", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
             "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 32000, "num_local_experts": 8,
             "num_experts_per_tok": 2, "max_position_embeddings": 32768}"#,
     },
     Preset {
         name: "qwen2.5-32b",
-        source: "Qwen2.5 Technical Report 2024, table 1; hub config read 2026-07",
+        source: "Qwen2.5 Technical Report 2024, table 1; hub config read 2026-11",
         config: r#"{"model_type": "qwen2", "hidden_size": 5120, "num_hidden_layers": 64, "num_attention_heads": 40,
             "num_key_value_heads": 8, "intermediate_size": 27648, "vocab_size": 152064,
             "max_position_embeddings": 131072}"#,
     },
     Preset {
         name: "qwen3-235b-a22b",
-        source: "Qwen3 Technical Report 2025, table 2; hub config read 2026-07",
+        source: "Qwen3 Technical Report 2025, table 2; hub config read 2026-11",
         config: r#"{"model_type": "qwen3_moe", "hidden_size": 4096, "num_hidden_layers": 94, "num_attention_heads": 64,
             "num_key_value_heads": 4, "head_dim": 128, "moe_intermediate_size": 1536, "vocab_size": 151936,
             "num_experts": 128, "num_experts_per_tok": 8, "max_position_embeddings": 40960}"#,
     },
     Preset {
         name: "qwen3-30b-a3b",
-        source: "Qwen3 Technical Report 2025, table 2; hub config read 2026-07",
+        source: "Qwen3 Technical Report 2025, table 2; hub config read 2026-11",
         config: r#"{"model_type": "qwen3_moe", "hidden_size": 2048, "num_hidden_layers": 48, "num_attention_heads": 32,
             "num_key_value_heads": 4, "head_dim": 128, "moe_intermediate_size": 768, "vocab_size": 151936,
             "num_experts": 128, "num_experts_per_tok": 8, "max_position_embeddings": 40960}"#,
     },
     Preset {
         name: "qwen3-8b",
-        source: "Qwen3 Technical Report 2025, table 1; hub config read 2026-07",
+        source: "Qwen3 Technical Report 2025, table 1; hub config read 2026-11",
         config: r#"{"model_type": "qwen3", "hidden_size": 4096, "num_hidden_layers": 36, "num_attention_heads": 32,
             "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 12288, "vocab_size": 151936,
             "max_position_embeddings": 40960}"#,
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn presets_have_their_published_parameters() {
-        // Exact counts as published on the models' cards, or of their classes (2026-07).
+        // Exact counts as published on the models' cards, or of their classes (2026-11).
         let published = [
             ("deepseek-v3", 671_026_404_352, 37_552_282_624),
             ("gpt2-xl", 1_557_611_200, 1_557_611_200),

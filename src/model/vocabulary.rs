@@ -1,5 +1,5 @@
 //! The keys of configs that mean something to at least one family: they are never taken for misspelt ones, and one
-//! that a family leaves unread is told to the user. Names as in the hub's configs and in transformers 5.24 (2026-07).
+//! that a family leaves unread is told to the user. Names as in the hub's configs and in transformers 5.24 (2026-11).
 
 /// Keys that change shapes or costs in some family, sorted.
 const MEANINGFUL: &[&str] = &[

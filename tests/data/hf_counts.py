@@ -1,7 +1,7 @@
 """Counts parameters of small made-up configs with the classes of Hugging Face transformers, on torch's meta device.
 
 Writes hf_counts.jsonl beside this file: {"config": ..., "total": n, "active": n} per line. The configs are this
-project's own; the counts are what the tests hold the import to. Made with transformers 5.24.0, torch 2.15 (2026-07).
+project's own; the counts are what the tests hold the import to. Made with transformers 5.24.0, torch 2.15 (2026-11).
 Usage: python hf_counts.py > hf_counts.jsonl
 """
 

@@ -1,7 +1,7 @@
 //! DeepSeek-V4: one shared key/value head, compressed and sliding attention with sinks, grouped output projection,
 //! hash-routed first layers, hyper-connections around every branch.
 //!
-//! Operators and sizes as in the classes of transformers 5.24 (2026-07). Three kinds of layers: a sliding window alone,
+//! Operators and sizes as in the classes of transformers 5.24 (2026-11). Three kinds of layers: a sliding window alone,
 //! the window and every `m'`-th position compressed (heavily compressed), the window and the `index_topk` entries that an
 //! indexer chooses among those compressed `m`-fold in overlapping windows (sparse compressed).
 

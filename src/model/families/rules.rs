@@ -1,6 +1,6 @@
 //! What tells one family of decoder-only transformers from another, as data.
 //!
-//! Rules were read from the modelling classes of transformers 5.24 (2026-07) and checked against published counts:
+//! Rules were read from the modelling classes of transformers 5.24 (2026-11) and checked against published counts:
 //! configs alone do not say them (biases, norms, default ties).
 
 use crate::model::ModelError;
