@@ -31,7 +31,11 @@ fn scratch() {
             gaps.sort_by(f64::total_cmp);
             println!(
                 "{n}x{k}x{p} {:40} med {:.2} 19th {:.2} max {:.2} wall {:.2} {info}",
-                &backend.identity()[..20], gaps[10], gaps[18], gaps[19], wall
+                &backend.identity()[..20],
+                gaps[10],
+                gaps[18],
+                gaps[19],
+                wall
             );
         }
     }

@@ -98,14 +98,13 @@ impl From<ModelError> for InputError {
             ModelError::UnknownFamily(_) | ModelError::UnknownPreset(_) => Kind::UnknownName,
         };
         let details = error.details();
-        let text = |part: &Option<String>| part.as_deref().map(Box::from);
         Self {
             kind,
-            file: Some(details.file.as_str()).filter(|file| !file.is_empty()).map(Box::from),
-            field: text(&details.field),
-            found: text(&details.found),
-            expected: text(&details.expected),
-            help: text(&details.help),
+            file: (!details.file.is_empty()).then(|| details.file.clone()),
+            field: details.field.clone(),
+            found: details.found.clone(),
+            expected: details.expected.clone(),
+            help: details.help.clone(),
         }
     }
 }

@@ -147,3 +147,42 @@ pub trait Decompose: Sync {
         Vec::new()
     }
 }
+
+impl<T: Transition> Transition for &T {
+    fn between(&self, class: u32, from: u16, to: u16) -> Cost {
+        T::between(self, class, from, to)
+    }
+    fn entry(&self, segment: usize, class: u32, layout: u16) -> Cost {
+        T::entry(self, segment, class, layout)
+    }
+    fn rejoin(&self, segment: usize, class: u32, layout: u16) -> Cost {
+        T::rejoin(self, segment, class, layout)
+    }
+}
+
+impl<T: Combine> Combine for &T {
+    fn start(&self) -> Fold {
+        T::start(self)
+    }
+    fn push(&self, state: &Fold, segment: usize, cost: &Cost) -> Fold {
+        T::push(self, state, segment, cost)
+    }
+    fn finish(&self, state: &Fold) -> f64 {
+        T::finish(self, state)
+    }
+    fn primary(&self, cost: &Cost) -> f64 {
+        T::primary(self, cost)
+    }
+    fn push_relaxed(&self, state: &Fold, segment: usize, primary: f64, floor: &Cost) -> Fold {
+        T::push_relaxed(self, state, segment, primary, floor)
+    }
+    fn primary_limit(&self, objective: f64) -> f64 {
+        T::primary_limit(self, objective)
+    }
+    fn complete(&self, state: &Fold, segments: usize, primary: f64) -> f64 {
+        T::complete(self, state, segments, primary)
+    }
+    fn weights(&self) -> Cost {
+        T::weights(self)
+    }
+}

@@ -260,8 +260,14 @@ impl<'a, P: Problem> Evaluator<'a, P> {
 
     /// Prices the best `n` of a fast search exactly.
     fn promote(&mut self, n: usize) {
-        let entries: Vec<Entry<P::Solution>> =
-            self.archive.entries().iter().take(n).filter(|e| !self.ledger.contains_key(&slot(e.key, Fidelity::Exact))).cloned().collect();
+        let entries: Vec<Entry<P::Solution>> = self
+            .archive
+            .entries()
+            .iter()
+            .take(n)
+            .filter(|e| !self.ledger.contains_key(&slot(e.key, Fidelity::Exact)))
+            .cloned()
+            .collect();
         let slots: Vec<u128> = entries.iter().map(|e| slot(e.key, Fidelity::Exact)).collect();
         let solutions: Vec<&P::Solution> = entries.iter().map(|e| &e.solution).collect();
         let scores = self.price(&slots, &solutions, Fidelity::Exact);
@@ -330,6 +336,12 @@ impl<'a, P: Problem> Evaluator<'a, P> {
             return Err(Stop::Exhausted);
         }
         Ok(())
+    }
+
+    /// A test whether to stop for reasons outside the search, to be taken into worker threads.
+    pub fn halt(&self) -> impl Fn() -> bool + Sync + use<P> {
+        let (interrupt, deadline) = (self.setup.interrupt.clone(), self.deadline());
+        move || interrupt.is_raised() || deadline.is_some_and(|d| Instant::now() >= d)
     }
 
     fn deadline(&self) -> Option<Instant> {

@@ -4,6 +4,7 @@
 //! optimum of the labels. The task with the lowest bound is refined next (best-first branch and bound; Lawler and Wood
 //! 1966). The lowest bound left is a proven bound on the whole problem at any moment.
 
+pub mod backend;
 pub mod labels;
 pub mod relax;
 pub mod round;
