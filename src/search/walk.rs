@@ -107,9 +107,9 @@ impl<'p, P: Problem> Walk<'p, P> {
     }
 
     /// Completes the path by the options that `choose` names, replacing those that lead nowhere by their neighbours
-    /// and taking back a bounded number of decisions. Where nothing below `cutoff` is left the path ends dead; without
-    /// a cutoff it goes on into what is known to be infeasible.
-    pub fn complete(&mut self, cutoff: Option<f64>, mut choose: impl FnMut(Decision<'_, P>) -> u32) -> End {
+    /// and taking back a bounded number of decisions. Keeps below `cutoff` as long as it can, and feasible as long as it
+    /// can after that.
+    pub fn complete(&mut self, mut cutoff: Option<f64>, mut choose: impl FnMut(Decision<'_, P>) -> u32) -> End {
         let floor = self.path.len();
         let mut retreats = RETREATS;
         let mut least = f64::INFINITY;
@@ -132,10 +132,13 @@ impl<'p, P: Problem> Walk<'p, P> {
             }
             let decision = Decision { problem: self.problem, state: &self.state, depth, slot, options };
             let wanted = choose(decision).min(options - 1);
-            if !self.step(wanted, options, cutoff) && !self.retreat(floor, &mut retreats) {
-                if cutoff.is_some() {
-                    return End::DeadEnd(least);
-                }
+            if self.step(wanted, options, cutoff) {
+                continue;
+            }
+            if cutoff.take().is_some() && self.step(wanted, options, None) {
+                continue;
+            }
+            if !self.retreat(floor, &mut retreats) {
                 self.push(wanted);
             }
         }

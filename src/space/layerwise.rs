@@ -1,11 +1,12 @@
 //! Layer-wise planning as a set of tasks: outer decisions fixed per task, the rest a chain that exact methods solve.
 
+use super::fast::{Choice, Frame};
 use super::table::{Allowed, Table, at};
 use super::tasks::{self, TaskKey};
 use crate::cost::Mesh;
 use crate::estimate::closed::{ClosedForm, Folded, StageCost};
 use crate::estimate::{Estimator, in_flight};
-use crate::plan::{Chunk, LayerStrategy, Plan};
+use crate::plan::{Chunk, LayerStrategy, PartClass, Plan};
 use crate::search::decompose::{
     COSTS, Chain, ChainSolution, Combine, Cost, Cuts, Decompose, FixedItem, Fold, Segment, Transition,
 };
@@ -13,6 +14,9 @@ use crate::search::problem::Bound;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
+
+/// Version of the cost model: to be raised whenever a price changes.
+const COST_VERSION: u32 = 1;
 
 /// The space of layer-wise plans of one question.
 pub struct LayerwiseSpace<'a> {
@@ -24,15 +28,23 @@ pub struct LayerwiseSpace<'a> {
     frames: Vec<Mesh>,
     frame_of: Vec<usize>,
     tables: Vec<OnceLock<Option<Arc<Table>>>>,
+    fast: Vec<OnceLock<Option<Frame>>>,
     allowed: &'a Allowed<'a>,
     /// Seconds that the whole model takes for one sample on one device at the best efficiency.
     ideal: f64,
     seeds: Vec<(usize, ChainSolution)>,
+    digest: u128,
 }
 
 impl<'a> LayerwiseSpace<'a> {
-    /// The space of all plans that `allowed` and `task_allowed` let through.
-    pub fn new(estimator: Estimator<'a>, allowed: &'a Allowed<'a>, task_allowed: &dyn Fn(&TaskKey) -> bool) -> Self {
+    /// The space of all plans that `allowed` and `task_allowed` let through; `limits` says what these are, so that two
+    /// questions that differ in them never share a price.
+    pub fn new(
+        estimator: Estimator<'a>,
+        allowed: &'a Allowed<'a>,
+        task_allowed: &dyn Fn(&TaskKey) -> bool,
+        limits: &str,
+    ) -> Self {
         let devices = estimator.pool.devices;
         let mut tasks = tasks::all(estimator.spine, estimator.job, devices);
         tasks.retain(|t| task_allowed(t));
@@ -52,6 +64,19 @@ impl<'a> LayerwiseSpace<'a> {
             })
             .collect();
         let tables = frames.iter().map(|_| OnceLock::new()).collect();
+        let fast = tasks.iter().map(|_| OnceLock::new()).collect();
+        // Everything that prices depend on, so that a shared or saved cache never mixes two questions.
+        let digest = xxhash_rust::xxh3::xxh3_128(
+            format!(
+                "{COST_VERSION} {limits} {:?} {:?} {:?} {:?} {:?}",
+                estimator.spine,
+                estimator.pool,
+                estimator.job,
+                estimator.pricer.options(),
+                tasks
+            )
+            .as_bytes(),
+        );
         // Kernels only get less efficient when work is cut smaller, so one device with the whole batch is the ideal.
         let whole = Mesh { stage_devices: 1, pipeline: 1, micro_batches: 1 };
         let ideal = estimator
@@ -64,7 +89,12 @@ impl<'a> LayerwiseSpace<'a> {
                 (price.forward.compute + price.backward.compute).0 / estimator.job.global_batch as f64
             })
             .sum();
-        Self { estimator, tasks, frames, frame_of, tables, allowed, ideal, seeds: Vec::new() }
+        Self { estimator, tasks, frames, frame_of, tables, fast, allowed, ideal, seeds: Vec::new(), digest }
+    }
+
+    /// Identity of the question and of the cost model.
+    pub fn digest(&self) -> u128 {
+        self.digest
     }
 
     /// Prices of the frame of `task`, made when first asked for.
@@ -91,9 +121,9 @@ impl<'a> LayerwiseSpace<'a> {
         self.frames[self.frame_of[task]]
     }
 
-    /// Whether the question allows `strategy` for a part with or without experts.
-    pub fn allows(&self, strategy: &LayerStrategy, experts: bool, mesh: Mesh) -> bool {
-        (self.allowed)(strategy, experts, mesh)
+    /// Whether the question allows `strategy` for `part`, which has routed experts or not.
+    pub fn allows(&self, strategy: &LayerStrategy, part: &PartClass, experts: bool, mesh: Mesh) -> bool {
+        (self.allowed)(strategy, part, experts, mesh)
     }
 
     /// Gives exact methods a first incumbent.
@@ -110,6 +140,11 @@ impl<'a> LayerwiseSpace<'a> {
             micro_batches: key.micro_batches,
             jitter: self.estimator.jitter(),
         }
+    }
+
+    /// A bound on every plan of `task`.
+    pub fn task_floor(&self, task: usize) -> f64 {
+        self.closed_form(task).at_least(self.ideal_work(task))
     }
 
     /// Least time of all parts for one micro-batch, summed over stages, in the frame of `task`.
@@ -154,11 +189,11 @@ impl<'a> LayerwiseSpace<'a> {
         most + logs.iter().map(|l| 10f64.powf(l - most)).sum::<f64>().log10()
     }
 
-    fn count(&self, class: &crate::plan::PartClass, mesh: Mesh) -> u64 {
+    fn count(&self, class: &PartClass, mesh: Mesh) -> u64 {
         let experts = super::strategies::Divisors::of(class, self.estimator.job).experts > 0;
         let mut count = 0;
         super::strategies::enumerate(class, self.estimator.job, mesh, &mut |s| {
-            count += u64::from((self.allowed)(&s, experts, mesh));
+            count += u64::from((self.allowed)(&s, class, experts, mesh));
         });
         count
     }
@@ -189,6 +224,23 @@ impl<'a> LayerwiseSpace<'a> {
             micro_batches: key.micro_batches,
             chunks,
         }
+    }
+
+    /// The plan that a choice means.
+    pub fn plan_of(&self, choice: &Choice) -> Plan {
+        let parts = &self.estimator.spine.parts;
+        let table = self.table(choice.task as usize);
+        let strategy_of = |part: u32| {
+            let class = parts[part as usize] as usize;
+            let option = choice.options[part as usize] as usize;
+            table.as_ref().map_or(LayerStrategy::PLAIN, |t| t.classes[class].strategies[option])
+        };
+        self.plan(choice.task as usize, &choice.sizes, &strategy_of)
+    }
+
+    /// What the closed form of `task` needs; `None` when some part has no strategy there.
+    pub fn fast(&self, task: usize) -> Option<&Frame> {
+        self.fast[task].get_or_init(|| Frame::new(self, task)).as_ref()
     }
 
     /// Live micro-batches by stage and chunk.
@@ -296,14 +348,14 @@ impl Transition for Boundaries {
 }
 
 impl Decompose for LayerwiseSpace<'_> {
-    type Solution = Plan;
+    type Solution = Choice;
 
     fn tasks(&self) -> usize {
         self.tasks.len()
     }
 
     fn task_bound(&self, task: usize) -> Bound {
-        Bound::AtLeast(self.closed_form(task).at_least(self.ideal_work(task)))
+        Bound::AtLeast(self.task_floor(task))
     }
 
     fn chain(&self, task: usize) -> Option<Chain<'_>> {
@@ -347,20 +399,12 @@ impl Decompose for LayerwiseSpace<'_> {
         })
     }
 
-    fn assemble(&self, task: usize, solution: &ChainSolution) -> Plan {
-        let key = &self.tasks[task];
-        let split: Vec<u32> = match &key.split {
-            Some(split) => split.clone(),
+    fn assemble(&self, task: usize, solution: &ChainSolution) -> Choice {
+        let sizes: Box<[u32]> = match &self.tasks[task].split {
+            Some(split) => split.clone().into(),
             None => solution.segments.iter().map(|s| s.len() as u32).collect(),
         };
-        let parts = &self.estimator.spine.parts;
-        let table = self.table(task);
-        let strategy_of = |part: u32| {
-            let class = parts[part as usize] as usize;
-            let option = solution.options[part as usize] as usize;
-            table.as_ref().map_or(LayerStrategy::PLAIN, |t| t.classes[class].strategies[option])
-        };
-        self.plan(task, &split, &strategy_of)
+        Choice { task: task as u32, sizes, options: solution.options.iter().map(|o| *o as u16).collect() }
     }
 
     fn seeds(&self) -> Vec<(usize, ChainSolution)> {

@@ -1,10 +1,12 @@
 //! Training problems as decision trees: the only room that knows both the search engine and training.
 
+pub mod allele;
 pub mod fast;
 pub mod layerwise;
 pub mod strategies;
 pub mod table;
 pub mod tasks;
+pub mod tree;
 pub mod uniform;
 
 pub use layerwise::LayerwiseSpace;

@@ -6,7 +6,7 @@
 use super::strategies::enumerate;
 use crate::cost::{Mesh, PartPrice};
 use crate::estimate::Estimator;
-use crate::plan::{LayerStrategy, Layout};
+use crate::plan::{LayerStrategy, Layout, PartClass};
 use crate::search::decompose::{COSTS, ChainOption, Cost};
 
 /// Positions in a cost vector.
@@ -58,7 +58,7 @@ pub struct Table {
 }
 
 /// Which strategies a question allows.
-pub type Allowed<'a> = dyn Fn(&LayerStrategy, bool, Mesh) -> bool + Sync + 'a;
+pub type Allowed<'a> = dyn Fn(&LayerStrategy, &PartClass, bool, Mesh) -> bool + Sync + 'a;
 
 fn option(id: usize, layout: u16, price: &PartPrice) -> ChainOption {
     let (forward, backward) = (price.forward.total().0, price.backward.total().0);
@@ -93,8 +93,8 @@ fn beats(a: &ChainOption, b: &ChainOption, extra: f64) -> bool {
 }
 
 impl Table {
-    /// Prices all classes; `None` when some part has no strategy in this frame. `allowed` gets a strategy, whether the
-    /// part has routed experts, and the frame.
+    /// Prices all classes; `None` when some part has no strategy in this frame. `allowed` gets a strategy, the part,
+    /// whether it has routed experts, and the frame.
     pub fn new(estimator: &Estimator, mesh: Mesh, allowed: &Allowed) -> Option<Self> {
         let spine = estimator.spine;
         let mut layouts: Vec<Layout> = Vec::new();
@@ -103,7 +103,7 @@ impl Table {
             let experts = super::strategies::Divisors::of(class, estimator.job).experts > 0;
             let mut list = Vec::new();
             enumerate(class, estimator.job, mesh, &mut |strategy| {
-                if !allowed(&strategy, experts, mesh) {
+                if !allowed(&strategy, class, experts, mesh) {
                     return;
                 }
                 let layout = strategy.layout();

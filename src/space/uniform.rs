@@ -1,7 +1,7 @@
 //! Plans with one strategy for all layers, which every framework runs: the yardstick of layer-wise planning and the first
 //! incumbent of exact search.
 
-use super::fast::{Choice, Frame};
+use super::fast::Choice;
 use super::layerwise::LayerwiseSpace;
 use super::strategies::Divisors;
 use super::tasks::splits;
@@ -62,7 +62,7 @@ pub fn best(space: &LayerwiseSpace, keep: usize, stop: &dyn Fn() -> bool) -> Vec
     let mut frames: Vec<(usize, Mesh, Vec<usize>, f64)> = space
         .frames()
         .map(|(f, mesh, tasks)| {
-            let bound = tasks.iter().map(|t| bound_of(space, *t)).fold(f64::INFINITY, f64::min);
+            let bound = tasks.iter().map(|t| space.task_floor(*t)).fold(f64::INFINITY, f64::min);
             (f, mesh, tasks, bound)
         })
         .collect();
@@ -123,14 +123,6 @@ fn of_frame(space: &LayerwiseSpace, mesh: Mesh, tasks: &[usize], experts: &[bool
     found
 }
 
-fn bound_of(space: &LayerwiseSpace, task: usize) -> f64 {
-    use crate::search::decompose::Decompose;
-    match space.task_bound(task) {
-        crate::search::problem::Bound::AtLeast(b) => b,
-        crate::search::problem::Bound::Infeasible => f64::INFINITY,
-    }
-}
-
 type ClassPrice = (f64, crate::cost::PartPrice, LayerStrategy);
 
 /// Work (F + B), price and strategy by class; `None` when some part cannot take the strategy.
@@ -139,7 +131,7 @@ fn prices(space: &LayerwiseSpace, strategy: &LayerStrategy, experts: &[bool], me
     let mut list = Vec::with_capacity(experts.len());
     for (part, &experts) in estimator.spine.classes.iter().zip(experts) {
         let adapted = adapt(strategy, part, experts);
-        if !Divisors::of(part, estimator.job).allow(&adapted) || !space.allows(&adapted, experts, mesh) {
+        if !Divisors::of(part, estimator.job).allow(&adapted) || !space.allows(&adapted, part, experts, mesh) {
             return None;
         }
         let price = estimator.pricer.price(part, &adapted, mesh);
@@ -209,7 +201,7 @@ impl Uniform {
     /// As a choice of the layer-wise space: parts whose strategy was left out there take the best option that fits in
     /// its place. `None` if that is no longer feasible.
     pub fn choice(&self, space: &LayerwiseSpace) -> Option<(Choice, f64)> {
-        let frame = Frame::new(space, self.task)?;
+        let frame = space.fast(self.task)?;
         let spine = space.estimator.spine;
         let mut option_of = Vec::with_capacity(spine.classes.len());
         for (class, table) in spine.classes.iter().zip(&frame.table().classes) {
@@ -236,7 +228,7 @@ pub fn seeds(space: &LayerwiseSpace, uniform: &[Uniform]) -> Vec<(usize, ChainSo
         .iter()
         .filter_map(|u| {
             let (choice, objective) = u.choice(space)?;
-            let frame = Frame::new(space, u.task)?;
+            let frame = space.fast(u.task)?;
             Some((u.task, frame.chain_solution(&choice.sizes, &choice.options, objective)))
         })
         .collect()

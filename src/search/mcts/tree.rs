@@ -145,14 +145,17 @@ impl Tree {
                     way.push(child);
                     continue;
                 }
-                let violation = match walk.node() {
-                    Kind::DeadEnd(violation) => Some(violation),
-                    _ if !walk.is_promising(cutoff) => Some(f64::INFINITY),
-                    _ => None,
-                };
-                if let Some(violation) = violation {
+                if let Kind::DeadEnd(violation) = walk.node() {
                     self.close_edge(id, edge);
                     return Some((self.begin(way), Reached::DeadEnd(violation)));
+                }
+                if !walk.is_promising(cutoff) {
+                    self.close_edge(id, edge);
+                    if self.nodes[id as usize].closed {
+                        continue 'restart;
+                    }
+                    walk.pop();
+                    continue;
                 }
                 let child = self.add(id, edge as u32, walk.bound());
                 self.nodes[id as usize].edges[edge].child = child;

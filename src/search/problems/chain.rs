@@ -57,6 +57,8 @@ struct Totals {
     memory: u32,
     sum: f64,
     max: f64,
+    /// Whether a finished segment is over its cap.
+    over: bool,
 }
 
 /// Decisions so far.
@@ -130,7 +132,14 @@ impl LayerChain {
         t.time += self.time[item][option as usize];
         t.memory += self.memory[item][option as usize];
         if s.ends[t.segment] as usize == item + 1 {
-            t = Totals { segment: t.segment + 1, time: 0.0, memory: 0, sum: t.sum + t.time, max: t.max.max(t.time) };
+            t = Totals {
+                segment: t.segment + 1,
+                time: 0.0,
+                memory: 0,
+                sum: t.sum + t.time,
+                max: t.max.max(t.time),
+                over: t.over || t.memory > self.cap,
+            };
         }
         t
     }
@@ -266,6 +275,9 @@ impl Problem for LayerChain {
         let t = s.totals.last().copied().unwrap_or_default();
         let (mut item, mut sum, mut max) = (s.options.len(), t.sum, t.max);
         let (mut time, mut memory) = (t.time, t.memory);
+        if t.over {
+            return Bound::Infeasible;
+        }
         for end in s.ends.get(t.segment..).unwrap_or_default() {
             for i in item..*end as usize {
                 time += self.least_time[i];
