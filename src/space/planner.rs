@@ -122,7 +122,8 @@ impl Inputs {
         let pool = self.pool()?;
         let spine = Spine::new(&self.model, &self.job);
         let estimator = Estimator::new(&self.model, &spine, pool, &self.job, self.cost);
-        let allowed = |s: &LayerStrategy, part: &PartClass, experts: bool, mesh: Mesh| self.admits(s, part, experts, mesh);
+        let allowed =
+            |s: &LayerStrategy, part: &PartClass, experts: bool, mesh: Mesh| self.admits(s, part, experts, mesh);
         let limits = format!("{:?} {:?}", self.search.fix, self.search.forbid);
         let space = LayerwiseSpace::new(estimator, &allowed, &|t| self.admits_task(t), &limits);
         Ok(f(space))
@@ -202,10 +203,10 @@ fn search(
         "exact" | "auto" => uniform.iter().filter_map(|u| Some(u.choice(space)?.0)).collect(),
         _ => Vec::new(),
     };
-    let request = Request { fidelity: Fidelity::Fast, seeds, interrupt, observer, ..Request::new(options.seed, budget) };
-    solve(space, backend.as_ref(), request).map_err(|e| {
-        PlanError::Input(InputError::new(Kind::Unreadable).at("checkpoint").help(e.to_string()))
-    })
+    let request =
+        Request { fidelity: Fidelity::Fast, seeds, interrupt, observer, ..Request::new(options.seed, budget) };
+    solve(space, backend.as_ref(), request)
+        .map_err(|e| PlanError::Input(InputError::new(Kind::Unreadable).at("checkpoint").help(e.to_string())))
 }
 
 fn compose(

@@ -147,10 +147,7 @@ impl LayerwiseSpace<'_> {
         let min = |f: &dyn Fn(&crate::search::decompose::ChainOption) -> f64| {
             options.iter().map(f).fold(f64::INFINITY, f64::min)
         };
-        Least {
-            memory: min(&|o| o.fixed + live * o.scaled),
-            work: min(&|o| o.cost[0] + o.cost[1]),
-        }
+        Least { memory: min(&|o| o.fixed + live * o.scaled), work: min(&|o| o.cost[0] + o.cost[1]) }
     }
 
     /// What the parts of a chunk need at least, added to the stage that holds it.
