@@ -71,7 +71,7 @@ pub const DEFAULT_EVALUATIONS: u64 = 20_000;
 /// Steps of exact search in `auto` (label extensions and dominance tests).
 const AUTO_STEPS: u64 = 1 << 24;
 /// Uniform plans kept as seeds and alternatives.
-const UNIFORM: usize = 64;
+const UNIFORM: usize = 32;
 /// Clusters up to this size are listed device by device.
 const LISTED_DEVICES: u64 = 64;
 
