@@ -6,5 +6,7 @@ pub mod cluster;
 pub mod job;
 pub mod model;
 pub mod pipeline;
+#[doc(hidden)]
+pub mod reference;
 pub mod search;
 pub mod units;

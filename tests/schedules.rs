@@ -1,0 +1,93 @@
+//! Schedules against the results of the published schedulers under one cost model.
+
+use espalier::pipeline::dsl::Question;
+use espalier::pipeline::{Costs, Schedule, generators, simulate};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+fn cases() -> Option<Vec<Value>> {
+    let path = espalier::reference::path("pipeline/reference_cases.json")?;
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut all: Value = serde_json::from_str(&text).unwrap();
+    let Value::Array(cases) = all["cases"].take() else { panic!("no cases") };
+    Some(cases)
+}
+
+fn number(case: &Value, key: &str) -> f64 {
+    case[key].as_f64().unwrap_or_else(|| panic!("{key} in {case}"))
+}
+
+/// The schedule of a case, if it is one that we generate.
+fn generate(case: &Value) -> Option<Schedule> {
+    let (p, m) = (number(case, "p") as usize, number(case, "m") as usize);
+    let mut question = Question::new(p, m);
+    let name = match case["scheduler"].as_str().unwrap() {
+        "gpipe" => "gpipe",
+        "1f1b" => "1f1b",
+        "interleaved_1f1b_v2" => "interleaved_1f1b",
+        "torch_interleaved_zb_v2" => "interleaved_zb",
+        "torch_zbv" => "zb_v",
+        "torch_dualpipev" => "dualpipe_v",
+        "zb_h1" => "zb_h1",
+        "zb_h2" => "zb_h2",
+        "v_half" => "v_half",
+        "v_min" => "v_min",
+        "group_interleaved_v2_g=p" => "group_interleaved",
+        "group_interleaved_v2_g=p/2" => {
+            question.parameters.insert("g".to_owned(), p as i64 / 2);
+            "group_interleaved"
+        }
+        _ => return None,
+    };
+    Some(generators::shipped(name, &question).unwrap_or_else(|e| panic!("{name} p={p} m={m}: {e}")))
+}
+
+#[test]
+fn named_schedules_cost_what_the_published_schedulers_cost() {
+    let Some(cases) = cases() else { return };
+    let mut reproduced: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    for case in cases.iter().filter(|case| case["status"] == "ok") {
+        let Some(schedule) = generate(case) else { continue };
+        let costs = Costs::table(
+            &schedule.placement,
+            &schedule.flags,
+            number(case, "F"),
+            number(case, "B"),
+            number(case, "W"),
+            number(case, "comm"),
+        );
+        let run = simulate(&schedule, &costs).unwrap();
+        let close = |a: f64, b: f64| (a - b).abs() <= 1e-6 * b.abs().max(1.0);
+        let peaks = case["peak_w_per_dev"].as_array().unwrap();
+        let zb = costs.clone().with_residue(number(case, "mw"));
+        let zb_run = simulate(&schedule, &zb).unwrap();
+        let same = close(run.makespan, number(case, "makespan"))
+            && close(run.span, number(case, "span_max"))
+            && run.peaks.iter().zip(peaks).all(|(peak, expected)| close(peak.value, expected.as_f64().unwrap()))
+            && close(zb_run.peak_memory(), number(case, "peak_zb"));
+        let entry = reproduced.entry(case["scheduler"].as_str().unwrap().to_owned()).or_default();
+        entry.1 += 1;
+        if same {
+            entry.0 += 1;
+        } else if entry.1 - entry.0 < 3 {
+            eprintln!(
+                "{} p={} m={} {} c={}: makespan {} ({}), span {} ({}), peaks {:?} ({:?}) zb {} ({})",
+                case["scheduler"],
+                case["p"],
+                case["m"],
+                case["triple"],
+                case["comm"],
+                run.makespan,
+                case["makespan"],
+                run.span,
+                case["span_max"],
+                run.peaks.iter().map(|p| p.value).collect::<Vec<_>>(),
+                peaks,
+                zb_run.peak_memory(),
+                case["peak_zb"]
+            );
+        }
+    }
+    eprintln!("{reproduced:#?}");
+    assert!(reproduced.values().all(|(same, all)| same == all));
+}
