@@ -1,7 +1,8 @@
 //! Schedules against the results of the published schedulers under one cost model.
 
 use espalier::pipeline::dsl::Question;
-use espalier::pipeline::{Costs, Schedule, generators, simulate};
+use espalier::pipeline::generators::{self, PassCosts};
+use espalier::pipeline::{Costs, Schedule, simulate};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -36,6 +37,21 @@ fn generate(case: &Value) -> Option<Schedule> {
         "group_interleaved_v2_g=p/2" => {
             question.parameters.insert("g".to_owned(), p as i64 / 2);
             "group_interleaved"
+        }
+        "1f1b_v" => return Some(generators::v_1f1b(p, m).unwrap()),
+        scheduler @ ("zb_auto" | "zbv_auto") => {
+            let chunks = number(case, "v");
+            let (w, residue) = (number(case, "W"), if case["memmodel"] == "zb" { number(case, "mw") } else { 1.0 });
+            let chunk = PassCosts {
+                time: [number(case, "F"), number(case, "B"), w].map(|t| t / chunks),
+                memory: [1.0, residue - 1.0, -residue].map(|a| a / chunks),
+            };
+            let (hop, limit) = (number(case, "comm"), number(case, "limit_units"));
+            let schedule = match scheduler {
+                "zb_auto" => generators::zero_bubble(&vec![chunk; p], m, hop, limit),
+                _ => generators::zero_bubble_v(p, m, chunk, hop, limit),
+            };
+            return Some(schedule.unwrap_or_else(|e| panic!("{case}: {e}")));
         }
         _ => return None,
     };

@@ -1,6 +1,16 @@
 //! Schedules by name: the programs shipped under `search_configs/schedules`, and the greedy schedulers that look at
 //! times and memory.
 
+mod greedy;
+mod v_1f1b;
+mod zero_bubble;
+mod zero_bubble_v;
+
+pub use greedy::PassCosts;
+pub use v_1f1b::v_1f1b;
+pub use zero_bubble::zero_bubble;
+pub use zero_bubble_v::zero_bubble_v;
+
 use super::dsl::{DslError, Question, Script};
 use super::schedule::Schedule;
 use super::{PipelineError, validate};
