@@ -1,8 +1,9 @@
 //! Schedules against the results of the published schedulers under one cost model.
 
+use espalier::pipeline::bounds::{Backward, bounds};
 use espalier::pipeline::dsl::Question;
 use espalier::pipeline::generators::{self, PassCosts};
-use espalier::pipeline::{Costs, Schedule, simulate};
+use espalier::pipeline::{Costs, Placement, Schedule, simulate};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -106,4 +107,99 @@ fn named_schedules_cost_what_the_published_schedulers_cost() {
     }
     eprintln!("{reproduced:#?}");
     assert!(reproduced.values().all(|(same, all)| same == all));
+}
+
+#[test]
+fn no_bound_exceeds_a_published_schedule_or_a_certified_optimum() {
+    let Some(path) = espalier::reference::path("pipeline/reference_cases.json") else { return };
+    let all: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let (mut above, mut equal, mut below) = (0, 0, 0);
+    for case in all["cases"].as_array().unwrap().iter().filter(|case| case["status"] == "ok") {
+        let (p, v) = (number(case, "p") as usize, number(case, "v") as usize);
+        let placement = if case["placement"] == "v" { Placement::vee(p) } else { Placement::looped(p, v) };
+        let peak = case["peak_w_per_dev"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).fold(0.0, f64::max);
+        let [f, b, w, c] = ["F", "B", "W", "comm"].map(|key| number(case, key));
+        let costs = Costs::table(&placement, &[], f, b, w, c).with_limit(peak);
+        let backward = if case["fused_bw"] == true { Backward::Fused } else { Backward::Split };
+        let found = bounds(&placement, &[], &costs, number(case, "m") as usize, backward);
+        assert!(found.makespan.time <= number(case, "makespan") * (1.0 + 1e-9), "{found:?} {case}");
+        assert!(found.span.time <= number(case, "span_max") * (1.0 + 1e-9), "{found:?} {case}");
+        for (found, key) in [(found.span.time, "lb_span"), (found.makespan.time, "lb_makespan")] {
+            if let Some(published) = case[key].as_f64() {
+                match found / published - 1.0 {
+                    x if x > 1e-6 => above += 1,
+                    x if x < -1e-6 => below += 1,
+                    _ => equal += 1,
+                }
+            }
+        }
+    }
+    eprintln!("bounds better than the closed form {above}, equal {equal}, worse {below}");
+    let (mut tight, mut cases, mut was) = (0, 0, 0);
+    for case in all["exact_small_cpsat"].as_array().unwrap() {
+        let (p, m) = (number(case, "p") as usize, number(case, "M") as usize);
+        let is_v = case["placement"] == "v";
+        let placement = if is_v { Placement::vee(p) } else { Placement::looped(p, 1) };
+        let [f, b, w, c] = ["F", "B", "W", "comm"].map(|key| number(case, key));
+        let limit = number(case, "L");
+        let costs = Costs::table(&placement, &[], f, b, w, c).with_limit(limit);
+        let found = bounds(&placement, &[], &costs, m, Backward::Split);
+        let found = if case["objective"] == "span" { found.span.time } else { found.makespan.time };
+        let value = number(case, "value");
+        assert!(found <= value * (1.0 + 1e-9), "{found} {case}");
+        if case["status"] == "OPTIMAL" {
+            cases += 1;
+            was += usize::from((number(case, "lb_formula") / value - 1.0).abs() < 1e-6);
+            tight += usize::from((found / value - 1.0).abs() < 1e-6);
+            if (found / value - 1.0).abs() > 1e-6 {
+                eprintln!(
+                    "{} {} {} {} c{} L{} {}: {found} {} ({})",
+                    p, m, case["placement"], case["triple"], c, limit, case["objective"], value, case["lb_formula"]
+                );
+            }
+        }
+    }
+    eprintln!("tight {tight} of {cases}, closed form {was}");
+}
+
+#[test]
+fn certified_optima_agree_with_a_constraint_solver() {
+    let Some(path) = espalier::reference::path("pipeline/reference_cases.json") else { return };
+    let all: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let (mut optimal, mut cases) = (0, 0);
+    for case in all["exact_small_cpsat"].as_array().unwrap() {
+        if case["status"] != "OPTIMAL" || case["objective"] != "global" {
+            continue;
+        }
+        let (p, m) = (number(case, "p") as usize, number(case, "M") as usize);
+        let is_v = case["placement"] == "v";
+        let placement = if is_v { Placement::vee(p) } else { Placement::looped(p, 1) };
+        let [f, b, w, c] = ["F", "B", "W", "comm"].map(|key| number(case, key));
+        let limit = number(case, "L");
+        let costs = Costs::table(&placement, &[], f, b, w, c).with_limit(limit);
+        let t = std::time::Instant::now();
+        let found = espalier::pipeline::exact::certify(&placement, &[], &costs, m, Backward::Split, 200_000).unwrap();
+        eprintln!(
+            "{} {} {} {} c{} L{}: {} {} of {} nodes {} {:?}",
+            p,
+            m,
+            case["placement"],
+            case["triple"],
+            c,
+            limit,
+            found.is_optimal(),
+            found.makespan,
+            case["value"],
+            found.nodes,
+            t.elapsed()
+        );
+        cases += 1;
+        if found.is_optimal() {
+            optimal += 1;
+            assert!((found.makespan - number(case, "value")).abs() < 1e-6);
+        } else {
+            assert!(found.makespan <= number(case, "value") + 1e-6);
+        }
+    }
+    eprintln!("certified {optimal} of {cases}");
 }

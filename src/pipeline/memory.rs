@@ -5,9 +5,9 @@
 //! backward). An offloaded activation leaves during the step after its F and comes back during the step before its
 //! backward.
 
-use super::action::{Action, Pass};
-use super::costs::Costs;
-use super::schedule::Schedule;
+use super::action::Pass;
+use super::costs::{Costs, StageCost};
+use super::schedule::{Schedule, StageFlags};
 
 /// The most memory that a device uses, residents included.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -26,7 +26,8 @@ pub fn profile(schedule: &Schedule, costs: &Costs, device: usize) -> Vec<f64> {
     let mut after = vec![0.0; order.len()];
     for (position, step) in order.iter().enumerate() {
         for action in step.actions() {
-            let (add, free) = change(schedule, costs, action);
+            let stage = action.stage as usize;
+            let (add, free) = change(&costs.stages[stage], schedule.flags[stage], action.pass);
             before[position] += add;
             after[position] += free;
         }
@@ -54,11 +55,10 @@ pub fn peak(schedule: &Schedule, costs: &Costs, device: usize) -> Peak {
         .fold(start, |peak, (position, value)| if value > peak.value { Peak { value, position } } else { peak })
 }
 
-/// Memory that an action takes at its start and (negative) gives back at its end.
-pub(super) fn change(schedule: &Schedule, costs: &Costs, action: Action) -> (f64, f64) {
-    let (cost, flags) = (&costs.stages[action.stage as usize], schedule.flags[action.stage as usize]);
+/// Memory that a pass takes at its start and (negative) gives back at its end.
+pub(super) fn change(cost: &StageCost, flags: StageFlags, pass: Pass) -> (f64, f64) {
     let held = if flags.recompute { cost.kept } else { cost.activation };
-    match action.pass {
+    match pass {
         Pass::F if flags.forward_only => (cost.activation, -cost.activation),
         Pass::F if flags.recompute => (cost.activation, cost.kept - cost.activation),
         Pass::F => (cost.activation, 0.0),

@@ -6,13 +6,17 @@
 //! ([`validate()`]), simulated ([`simulate()`]), compared with lower bounds ([`bounds`], [`exact`]) and exported.
 
 mod action;
+pub mod bounds;
 mod compact;
 mod compile;
 pub mod costs;
+pub mod decode;
 pub mod dsl;
+pub mod exact;
 pub mod generators;
 pub mod memory;
 mod placement;
+mod rows;
 mod schedule;
 pub mod simulate;
 pub mod timing;
