@@ -87,7 +87,8 @@ pub fn bounds(placement: &Placement, flags: &[StageFlags], costs: &Costs, m: usi
     for route in 0..placement.routes() {
         let first = placement.route(route).start;
         if stages[first].microbatches > 0 {
-            let way = paths.until_last[first] + paths.back[first] + paths.home[first];
+            let last = placement.route(route).find(|x| stages[*x].trains);
+            let way = paths.until_last[first] + last.map_or(0.0, |x| paths.back[x] + paths.home[x]);
             raise(way, if returns { way } else { 0.0 }, Reason::OneMicrobatch, placement.device(first));
         }
     }
@@ -191,6 +192,13 @@ struct Device<'a> {
     memory: f64,
 }
 
+/// Stages of a device on one route.
+struct Ends {
+    first: usize,
+    first_training: Option<usize>,
+    last_training: Option<usize>,
+}
+
 struct Terms {
     head: f64,
     work: f64,
@@ -210,21 +218,19 @@ impl Device<'_> {
         let (forward, backward) = (sum(&|s| s.forward), sum(&|s| s.backward));
         let weight = sum(&|s| s.weight);
         let hidden = overlap * forward.min(backward + weight);
-        let over_routes = |of: &dyn Fn(usize, usize) -> f64| {
+        let least = |of: &dyn Fn(&Ends) -> Option<f64>| {
             let routes = (0..self.placement.routes()).filter_map(|route| self.ends(route));
-            routes.map(|(first, last)| of(first, last)).fold(f64::INFINITY, f64::min)
+            routes.filter_map(|ends| of(&ends)).reduce(f64::min)
         };
-        let head = over_routes(&|first, _| self.paths.head[first]);
+        let head = least(&|ends| Some(self.paths.head[ends.first])).unwrap_or(f64::INFINITY);
         // `home` starts at the backward of the first stage that trains; its own backward is in the sum already.
-        let drain = over_routes(&|first, _| {
-            let first = self.first_training(first);
-            first.map_or(0.0, |x| self.paths.home[x] - self.stages[x].backward)
-        });
+        let home = |x: usize| self.paths.home[x] - self.stages[x].backward;
+        let drain = least(&|ends| Some(ends.first_training.map_or(0.0, home))).unwrap_or(0.0);
         if !head.is_finite() {
             return Some(Terms { head: 0.0, work: 0.0, little: 0.0, flow: 0.0 });
         }
-        let warm = self.warm(&over_routes);
-        let (tail, tail_of_backwards) = self.tail(&over_routes);
+        let warm = self.warm(&least);
+        let (tail, tail_of_backwards) = self.tail(&least);
         Some(Terms {
             head,
             work: forward + backward + weight - hidden + warm + tail,
@@ -236,23 +242,19 @@ impl Device<'_> {
         })
     }
 
-    /// First and last stage of this device on a route.
-    fn ends(&self, route: usize) -> Option<(usize, usize)> {
-        let mut on_route = self.own.iter().copied().filter(|x| self.placement.route_of(*x) == route);
-        let first = on_route.next()?;
-        Some((first, on_route.last().unwrap_or(first)))
-    }
-
-    fn first_training(&self, from: usize) -> Option<usize> {
-        let same_route = |x: &usize| self.placement.route_of(*x) == self.placement.route_of(from);
-        self.own.iter().copied().find(|x| *x >= from && same_route(x) && self.stages[*x].trains)
+    fn ends(&self, route: usize) -> Option<Ends> {
+        let on_route = || self.own.iter().copied().filter(|x| self.placement.route_of(*x) == route);
+        let mut training = on_route().filter(|x| self.stages[*x].trains);
+        let first_training = training.next();
+        Some(Ends { first: on_route().next()?, first_training, last_training: training.last().or(first_training) })
     }
 
     /// Idle time before the first backward. The device's first action is the forward of its first stage; the earliest
-    /// backward is that of its last stage, after the way to the route's end and back. Until then only forwards run, and
+    /// backward is that of its last stage that trains, after the way to the route's end and back. Until then only forwards run, and
     /// no more than fit into memory.
-    fn warm(&self, over_routes: &dyn Fn(&dyn Fn(usize, usize) -> f64) -> f64) -> f64 {
-        let window = over_routes(&|first, last| self.paths.until_last[first] + self.paths.back[last]);
+    fn warm(&self, least: &dyn Fn(&dyn Fn(&Ends) -> Option<f64>) -> Option<f64>) -> f64 {
+        let way = |ends: &Ends| Some(self.paths.until_last[ends.first] + self.paths.back[ends.last_training?]);
+        let Some(window) = least(&way) else { return 0.0 };
         let items = self.own.iter().map(|x| {
             let stage = &self.stages[*x];
             Item { value: stage.forward, size: stage.held, count: stage.microbatches }
@@ -264,15 +266,17 @@ impl Device<'_> {
     /// device's last stage; the backward of its first stage, for the same micro-batch, comes last. Until then only
     /// passes run whose activations are in memory, and all chunks of this micro-batch are. Nothing is claimed when all
     /// forwards could come before the first backward, or when forwards without backward could fill the time.
-    fn tail(&self, over_routes: &dyn Fn(&dyn Fn(usize, usize) -> f64) -> f64) -> (f64, f64) {
+    fn tail(&self, least: &dyn Fn(&dyn Fn(&Ends) -> Option<f64>) -> Option<f64>) -> (f64, f64) {
         let all = || self.own.iter().map(|x| &self.stages[*x]);
         let everything: f64 = all().map(|stage| stage.microbatches as f64 * stage.held).sum();
         if everything <= self.memory || all().any(|stage| !stage.trains) || self.placement.routes() > 1 {
             return (0.0, 0.0);
         }
-        let window = over_routes(&|first, last| {
-            self.paths.until_last[last] - self.stages[last].forward + self.paths.back[first]
-        });
+        let way = |ends: &Ends| {
+            let last = ends.last_training?;
+            Some(self.paths.until_last[last] - self.stages[last].forward + self.paths.back[ends.first])
+        };
+        let Some(window) = least(&way) else { return (0.0, 0.0) };
         let held: f64 = all().map(|stage| stage.held).sum();
         let rest = self.memory - held;
         let own = |of: &dyn Fn(&Stage) -> f64| self.own[1..].iter().map(|x| of(&self.stages[*x])).sum::<f64>();

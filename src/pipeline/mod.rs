@@ -13,12 +13,14 @@ pub mod costs;
 pub mod decode;
 pub mod dsl;
 pub mod exact;
+pub mod export;
 pub mod generators;
 pub mod memory;
 mod placement;
 mod rows;
 mod schedule;
 pub mod simulate;
+pub mod slack;
 pub mod timing;
 pub mod validate;
 
@@ -68,3 +70,6 @@ pub enum PipelineError {
         why: String,
     },
 }
+
+#[cfg(test)]
+mod tests;

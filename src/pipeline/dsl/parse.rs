@@ -277,7 +277,9 @@ impl Parser<'_> {
         } else if self.pass().is_some() {
             let first = self.call()?;
             if self.accept("&") { Ok(StatementKind::Both(first, self.call()?)) } else { Ok(StatementKind::Do(first)) }
-        } else if matches!(self.peek(), Token::Name(name) if !KEYWORDS.contains(&name.as_str())) {
+        } else if matches!(self.peek(), Token::Name(name) if !KEYWORDS.contains(&name.as_str()))
+            && self.tokens.get(self.at + 1).is_some_and(|(token, _)| *token == Token::Sign("="))
+        {
             let name = self.name()?;
             self.expect("=")?;
             Ok(StatementKind::Assign(name, self.expr()?))
