@@ -218,19 +218,15 @@ impl Device<'_> {
         let (forward, backward) = (sum(&|s| s.forward), sum(&|s| s.backward));
         let weight = sum(&|s| s.weight);
         let hidden = overlap * forward.min(backward + weight);
-        let least = |of: &dyn Fn(&Ends) -> Option<f64>| {
-            let routes = (0..self.placement.routes()).filter_map(|route| self.ends(route));
-            routes.filter_map(|ends| of(&ends)).reduce(f64::min)
-        };
-        let head = least(&|ends| Some(self.paths.head[ends.first])).unwrap_or(f64::INFINITY);
+        let head = self.least(|ends| Some(self.paths.head[ends.first])).unwrap_or(f64::INFINITY);
         // `home` starts at the backward of the first stage that trains; its own backward is in the sum already.
         let home = |x: usize| self.paths.home[x] - self.stages[x].backward;
-        let drain = least(&|ends| Some(ends.first_training.map_or(0.0, home))).unwrap_or(0.0);
+        let drain = self.least(|ends| Some(ends.first_training.map_or(0.0, home))).unwrap_or(0.0);
         if !head.is_finite() {
             return Some(Terms { head: 0.0, work: 0.0, little: 0.0, flow: 0.0 });
         }
-        let warm = self.warm(&least);
-        let (tail, tail_of_backwards) = self.tail(&least);
+        let warm = self.warm();
+        let (tail, tail_of_backwards) = self.tail();
         Some(Terms {
             head,
             work: forward + backward + weight - hidden + warm + tail,
@@ -242,19 +238,28 @@ impl Device<'_> {
         })
     }
 
+    /// The least over the routes of this device.
+    fn least(&self, of: impl Fn(&Ends) -> Option<f64>) -> Option<f64> {
+        let routes = (0..self.placement.routes()).filter_map(|route| self.ends(route));
+        routes.filter_map(|ends| of(&ends)).reduce(f64::min)
+    }
+
     fn ends(&self, route: usize) -> Option<Ends> {
         let on_route = || self.own.iter().copied().filter(|x| self.placement.route_of(*x) == route);
-        let mut training = on_route().filter(|x| self.stages[*x].trains);
-        let first_training = training.next();
-        Some(Ends { first: on_route().next()?, first_training, last_training: training.last().or(first_training) })
+        let training = || on_route().filter(|x| self.stages[*x].trains);
+        Some(Ends {
+            first: on_route().next()?,
+            first_training: training().next(),
+            last_training: training().next_back(),
+        })
     }
 
     /// Idle time before the first backward. The device's first action is the forward of its first stage; the earliest
     /// backward is that of its last stage that trains, after the way to the route's end and back. Until then only forwards run, and
     /// no more than fit into memory.
-    fn warm(&self, least: &dyn Fn(&dyn Fn(&Ends) -> Option<f64>) -> Option<f64>) -> f64 {
+    fn warm(&self) -> f64 {
         let way = |ends: &Ends| Some(self.paths.until_last[ends.first] + self.paths.back[ends.last_training?]);
-        let Some(window) = least(&way) else { return 0.0 };
+        let Some(window) = self.least(way) else { return 0.0 };
         let items = self.own.iter().map(|x| {
             let stage = &self.stages[*x];
             Item { value: stage.forward, size: stage.held, count: stage.microbatches }
@@ -266,7 +271,7 @@ impl Device<'_> {
     /// device's last stage; the backward of its first stage, for the same micro-batch, comes last. Until then only
     /// passes run whose activations are in memory, and all chunks of this micro-batch are. Nothing is claimed when all
     /// forwards could come before the first backward, or when forwards without backward could fill the time.
-    fn tail(&self, least: &dyn Fn(&dyn Fn(&Ends) -> Option<f64>) -> Option<f64>) -> (f64, f64) {
+    fn tail(&self) -> (f64, f64) {
         let all = || self.own.iter().map(|x| &self.stages[*x]);
         let everything: f64 = all().map(|stage| stage.microbatches as f64 * stage.held).sum();
         if everything <= self.memory || all().any(|stage| !stage.trains) || self.placement.routes() > 1 {
@@ -276,7 +281,7 @@ impl Device<'_> {
             let last = ends.last_training?;
             Some(self.paths.until_last[last] - self.stages[last].forward + self.paths.back[ends.first])
         };
-        let Some(window) = least(&way) else { return (0.0, 0.0) };
+        let Some(window) = self.least(way) else { return (0.0, 0.0) };
         let held: f64 = all().map(|stage| stage.held).sum();
         let rest = self.memory - held;
         let own = |of: &dyn Fn(&Stage) -> f64| self.own[1..].iter().map(|x| of(&self.stages[*x])).sum::<f64>();

@@ -10,7 +10,6 @@
 //! FlexPipe (arXiv 2510.05112, abstract) also schedules by priorities of pass kinds and stages.
 
 use super::PipelineError;
-use super::action::{Action, Step};
 use super::bounds::Backward;
 use super::costs::Costs;
 use super::placement::Placement;
@@ -196,13 +195,7 @@ impl Decoder {
 
     /// The schedule of the last policy.
     pub fn schedule(&self, name: &str) -> Schedule {
-        let mut done = vec![0usize; self.rows.rows.len()];
-        let mut step = |row: &u32| {
-            let (row, stage) = (*row as usize, *row as usize / KINDS);
-            done[row] += 1;
-            Step::One(Action::new(self.rows.pass(row), stage, self.rows.first[stage] + done[row] - 1))
-        };
-        let orders = self.state.ran.iter().map(|ran| ran.iter().map(&mut step).collect()).collect();
+        let orders = self.rows.steps(&self.state.ran);
         let mut flags = self.flags.clone();
         flags.resize(self.placement.stages(), StageFlags::default());
         let (placement, microbatches) = (self.placement.clone(), self.microbatches);

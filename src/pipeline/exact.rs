@@ -11,7 +11,6 @@
 //! solution found is optimal.
 
 use super::PipelineError;
-use super::action::{Action, Step};
 use super::bounds::{Backward, bounds};
 use super::costs::{Costs, Pairing, Sends};
 use super::placement::Placement;
@@ -109,6 +108,11 @@ const MOST_PASSES: usize = 3000;
 /// States remembered at most; further ones are searched without.
 const MOST_STATES: usize = 1_000_000;
 
+/// Passes done by row, and passes put off by device.
+type Counts = (Vec<u32>, Vec<u64>);
+/// Clocks, and arrivals that nobody has taken yet.
+type Times = Box<[f64]>;
+
 struct Search<'a> {
     rows: &'a Rows,
     m: usize,
@@ -128,7 +132,7 @@ struct Search<'a> {
     put_off: Vec<u64>,
     work_left: Vec<f64>,
     ran: Vec<Vec<u32>>,
-    seen: HashMap<(Vec<u32>, Vec<u64>), Vec<Box<[f64]>>>,
+    seen: HashMap<Counts, Vec<Times>>,
     states: usize,
 }
 
@@ -276,7 +280,7 @@ impl<'a> Search<'a> {
             let other = other as usize;
             let info = &self.rows.rows[other];
             info.takes == 0.0
-                && other % KINDS > 0
+                && !other.is_multiple_of(KINDS)
                 && self.done[other] < self.made[other]
                 && self.start(other) + info.duration <= start
         })
@@ -343,13 +347,7 @@ impl<'a> Search<'a> {
     }
 
     fn schedule(&self, placement: &Placement, flags: &[StageFlags]) -> Schedule {
-        let mut done = vec![0usize; self.rows.rows.len()];
-        let mut step = |row: &u32| {
-            let (row, stage) = (*row as usize, *row as usize / KINDS);
-            done[row] += 1;
-            Step::One(Action::new(self.rows.pass(row), stage, self.rows.first[stage] + done[row] - 1))
-        };
-        let orders = self.ran.iter().map(|ran| ran.iter().map(&mut step).collect()).collect();
+        let orders = self.rows.steps(&self.ran);
         let mut schedule = Schedule::new("certified", placement.clone(), self.m, orders);
         schedule.flags[..flags.len()].copy_from_slice(flags);
         schedule

@@ -12,6 +12,7 @@ mod compile;
 pub mod costs;
 pub mod decode;
 pub mod dsl;
+pub mod evaluate;
 pub mod exact;
 pub mod export;
 pub mod generators;

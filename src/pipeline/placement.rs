@@ -59,7 +59,7 @@ impl Placement {
     /// Down and up alternately, `v` times (Hanayo's waves); two are the V of ZB-V and DualPipeV.
     pub fn wave(p: usize, v: usize) -> Self {
         let (p, v) = (p.max(1), v.max(1));
-        let device = |x: usize| if x / p % 2 == 0 { x % p } else { p - 1 - x % p };
+        let device = |x: usize| if (x / p).is_multiple_of(2) { x % p } else { p - 1 - x % p };
         Self::built(p, (0..p * v).map(|x| device(x) as u32).collect(), 1)
     }
 

@@ -104,6 +104,8 @@ pub(super) struct Engine {
     arrives: Vec<f64>,
     link_free: Vec<f64>,
     queues: Vec<VecDeque<u32>>,
+    /// When a device is free again: the end of its last operation or, with blocking sends, of its last delivery.
+    free: Vec<f64>,
     /// The message that a blocked sender waits for.
     handing_over: Vec<u32>,
 }
@@ -182,8 +184,8 @@ impl Engine {
         self.queues.resize_with(program.links, VecDeque::new);
         self.handing_over.clear();
         self.handing_over.resize(devices, NONE);
-        // When a device is free again: the end of its last operation or, with blocking sends, of its last delivery.
-        let mut free = vec![0.0f64; devices];
+        self.free.clear();
+        self.free.resize(devices, 0.0);
         loop {
             let (mut moved, mut stuck) = (false, None);
             for device in 0..devices {
@@ -196,7 +198,7 @@ impl Engine {
                             break;
                         }
                         let way = program.way(waiting);
-                        free[device] = later(free[device], self.departs[waiting as usize] + way.occupancy);
+                        self.free[device] = later(self.free[device], self.departs[waiting as usize] + way.occupancy);
                         self.handing_over[device] = NONE;
                         moved = true;
                     }
@@ -204,9 +206,9 @@ impl Engine {
                         break;
                     }
                     let op = &program.ops[next];
-                    let mut start = free[device];
+                    let mut start = self.free[device];
                     for need in op.needs.into_iter().filter(|need| *need != NONE) {
-                        moved |= self.receive(program, need, free[device], sends);
+                        moved |= self.receive(program, need, self.free[device], sends);
                         start = later(start, self.arrives[need as usize]);
                     }
                     if start == f64::INFINITY {
@@ -215,9 +217,9 @@ impl Engine {
                     start = later(start, self.after_copies(program, next, first));
                     self.start[next] = start;
                     self.end[next] = start + op.duration;
-                    free[device] = self.end[next];
+                    self.free[device] = self.end[next];
                     for give in op.gives.into_iter().filter(|give| *give != NONE) {
-                        self.send(program, give, device, free[device], sends);
+                        self.send(program, give, device, self.free[device], sends);
                     }
                     self.next[device] += 1;
                     moved = true;

@@ -3,6 +3,7 @@
 use super::bounds::{Backward, bounds};
 use super::decode::{Decoder, StagePolicy};
 use super::dsl::Question;
+use super::evaluate::{Evaluator, Worth};
 use super::exact::certify;
 use super::generators::shipped;
 use super::timing::{self, StageTimes};
@@ -158,10 +159,10 @@ fn every_kind_of_fault_is_named_with_its_place() {
     assert!(fault(&|s| s.orders[0][1] = one(Pass::F, 0, 2)).contains("0F2: micro-batches of this stage are 0 to 1"));
     assert!(fault(&|s| s.orders[0][1] = one(Pass::F, 0, 0)).contains("0F0 was done at step 0 already"));
     assert!(fault(&|s| s.orders[0].push(one(Pass::BW, 0, 0))).contains("0BW0 was done"));
-    assert!(fault(&|s| drop(s.orders[0].pop())).contains("0W1 is missing"));
+    assert!(fault(&|s| s.orders[0].truncate(5)).contains("0W1 is missing"));
     assert!(fault(&|s| s.orders[1].swap(0, 1)).contains("1B0 before 1F0"));
     assert!(fault(&|s| s.orders[0].swap(2, 3)).contains("0W0 before 0B0"));
-    assert!(fault(&|s| drop(s.orders.pop())).contains("found 1 lists of steps, expected 2"));
+    assert!(fault(&|s| s.orders.truncate(1)).contains("found 1 lists of steps, expected 2"));
     assert!(fault(&|s| s.flags[0].forward_only = true).contains("runs forward only"));
     let pair = Step::Pair { forward: Action::new(Pass::F, 0, 0), backward: Action::new(Pass::W, 0, 0) };
     assert!(fault(&|s| s.orders[0][0] = pair).contains("a pair is one F with one B or BW"));
@@ -318,6 +319,10 @@ proptest! {
         let run = simulate(&schedule, &costs).unwrap();
         prop_assert!((run.makespan - decoded.makespan).abs() < 1e-9 && (run.span - decoded.span).abs() < 1e-9);
         prop_assert_eq!(decoder.decode(&policy).unwrap(), decoded);
+        let mut evaluator = Evaluator::new(&placement, &flags, &costs, m, backward).unwrap();
+        let order = evaluator.order_of(&schedule).unwrap();
+        prop_assert_eq!(evaluator.evaluate(&order), Worth::Runs(decoded));
+        prop_assert_eq!(&evaluator.schedule_of("decoded", &order), &schedule);
         let lowest = bounds(&placement, &flags, &costs, m, backward);
         prop_assert!(lowest.makespan.time <= run.makespan, "{:?} {}", lowest.makespan, run.makespan);
         prop_assert!(lowest.span.time <= run.span, "{:?} {}", lowest.span, run.span);
@@ -342,6 +347,20 @@ proptest! {
         let steps = schedule.orders[device].len();
         prop_assume!(steps > 0);
         schedule.orders[device].swap(a % steps, b % steps);
+        let mut evaluator = Evaluator::new(&placement, &flags, &costs, m, backward).unwrap();
+        let order = evaluator.order_of(&schedule).unwrap();
+        let relabelled = evaluator.schedule_of("relabelled", &order);
+        match evaluator.evaluate(&order) {
+            Worth::Stuck(_) => prop_assert!(validate(&relabelled).is_err()),
+            Worth::Runs(times) => {
+                let run = simulate(&relabelled, &costs).unwrap();
+                prop_assert!((run.makespan - times.makespan).abs() < 1e-9);
+            }
+            Worth::Exceeds(_) => {
+                let over = matches!(simulate(&relabelled, &costs), Err(PipelineError::Invalid(Fault::Memory { .. })));
+                prop_assert!(over);
+            }
+        }
         match validate(&schedule) {
             Ok(()) => {
                 let mut unlimited = costs.clone();

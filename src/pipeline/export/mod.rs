@@ -4,3 +4,6 @@ pub mod chrome;
 pub mod grid;
 pub mod svg;
 pub mod torch_csv;
+
+#[cfg(test)]
+mod tests;

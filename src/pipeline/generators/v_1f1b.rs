@@ -31,9 +31,9 @@ pub fn v_1f1b(p: usize, m: usize) -> Result<Schedule, PipelineError> {
 /// First slot of every row on every device.
 fn pattern(p: usize) -> Vec<[usize; ROWS]> {
     let mut first = vec![[0; ROWS]; p];
-    for d in 0..p {
-        first[d][0] = d;
-        first[d][1] = 2 * p - 1 - d;
+    for (d, first) in first.iter_mut().enumerate() {
+        first[0] = d;
+        first[1] = 2 * p - 1 - d;
     }
     let mut slot = 2 * p + if p.is_multiple_of(3) { 3 } else { 0 };
     // After every third backward the pattern leaves three slots, so that devices do not collide.
@@ -64,7 +64,7 @@ impl Grid {
         let first = pattern(p);
         let length = first.iter().flatten().max().map_or(0, |slot| slot + 6 * m);
         let mut slots = vec![vec![None; length]; p];
-        let mut place = vec![vec![Vec::with_capacity(m); ROWS]; p];
+        let mut place = vec![vec![Vec::new(); ROWS]; p];
         for d in 0..p {
             for row in 0..ROWS {
                 for i in 0..m {
@@ -96,14 +96,14 @@ impl Grid {
         let mut memory: Vec<Vec<i64>> = self.slots.iter().map(|slots| memory_after(slots)).collect();
         let peak = memory.iter().flatten().copied().max().unwrap_or(0);
         for now in 0..self.slots[0].len() {
-            for d in 0..self.p {
+            for (d, memory) in memory.iter_mut().enumerate() {
                 let Some((row, i)) = self.slots[d][now] else { continue };
                 let own = i.checked_sub(1).map(|before| self.place[d][row][before]);
                 let input = self.input(d, row).map(|(device, row)| self.place[device][row][i]);
                 let earliest = own.max(input).map_or(0, |slot| slot + 1);
                 let slot = match row {
                     0 | 1 => {
-                        let full = (earliest..now).rev().find(|slot| memory[d][*slot] >= peak);
+                        let full = (earliest..now).rev().find(|slot| memory[*slot] >= peak);
                         let from = full.map_or(earliest, |slot| slot + 1);
                         (from..now).find(|slot| self.slots[d][*slot].is_none())
                     }
@@ -116,7 +116,7 @@ impl Grid {
                 self.slots[d][slot] = self.slots[d][now].take();
                 self.place[d][row][i] = slot;
                 let change = i64::from(row < 2) - i64::from(row > 3);
-                memory[d][slot..now].iter_mut().for_each(|held| *held += change);
+                memory[slot..now].iter_mut().for_each(|held| *held += change);
             }
         }
     }
