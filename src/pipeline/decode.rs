@@ -3,9 +3,9 @@
 //! At every step the device that can act first runs, of the passes it could start, the one its policy ranks highest.
 //! A policy has a few numbers per stage, so that search spaces are small and a policy found for few micro-batches
 //! serves for many. Every policy gives a valid schedule within the memory limit: a forward may only take memory if
-//! each later chunk of its device can still get one activation. Then a device is never stuck: of the stages where a
+//! each later chunk of its device can still get one activation. Then the devices are never stuck: of the stages where a
 //! forward waits for memory take the last; all activations at and behind it have been freed, and what the chunks before
-//! it hold was admitted only with room for it.
+//! it hold was admitted only with room for it. (Where a backward waits for memory, a weight pass is due.)
 //!
 //! FlexPipe (arXiv 2510.05112, abstract) also schedules by priorities of pass kinds and stages.
 
@@ -58,14 +58,27 @@ pub struct Decoder {
     flags: Vec<StageFlags>,
     microbatches: usize,
     rows: Rows,
-    /// By device: memory for activations, rounding included.
+    /// By device: memory for activations, rounding included, and what of it forwards may fill.
+    limit: Vec<f64>,
     memory: Vec<f64>,
-    /// By stage: memory that later chunks of the device need besides (indices of their stages).
-    later: Vec<Vec<u32>>,
-    earlier: Vec<Vec<u32>>,
-    /// By stage: memory that F leaves held.
-    held_by: Vec<f64>,
+    /// By stage.
+    homes: Vec<Home>,
     state: State,
+    /// Passes that a device could start now, and when.
+    starts: Vec<(f64, u32)>,
+}
+
+/// What admitting a forward depends on.
+#[derive(Debug, Clone)]
+struct Home {
+    /// Memory that F leaves held.
+    held: f64,
+    /// Stages of the device, and what must stay free for each of them: one activation of those that come later.
+    chunks: Vec<u32>,
+    reserve: Vec<f64>,
+    /// The row that frees an activation for good.
+    last_row: u32,
+    trains: bool,
 }
 
 /// A partial schedule.
@@ -73,8 +86,9 @@ pub struct Decoder {
 struct State {
     clock: Vec<f64>,
     first_start: Vec<f64>,
-    /// Memory held by each stage.
+    /// Memory held by each stage, and by each device.
     held: Vec<f64>,
+    held_by_device: Vec<f64>,
     /// By row: passes done, and inputs made.
     done: Vec<u32>,
     made: Vec<u32>,
@@ -113,7 +127,7 @@ impl Decoder {
         let rows = Rows::new(placement, flags, costs, m, backward);
         let held_by: Vec<f64> =
             (0..placement.stages()).map(|x| rows.rows[KINDS * x].takes + rows.rows[KINDS * x].frees).collect();
-        let mut memory = Vec::with_capacity(placement.devices());
+        let (mut limits, mut memory) = (Vec::new(), Vec::new());
         for d in 0..placement.devices() {
             let limit = costs.limit.as_ref().map_or(f64::INFINITY, |limit| limit[d]);
             // Passes may need more while they run than they leave behind.
@@ -124,29 +138,31 @@ impl Decoder {
                     (forward.takes - held_by[x]).max(rows.rows[KINDS * x + 1].takes)
                 })
                 .fold(0.0, f64::max);
-            let room = (limit - costs.resident[d]) * (1.0 + 1e-9) - while_running;
+            let limit = (limit - costs.resident[d]) * (1.0 + 1e-9);
+            let room = limit - while_running;
             let need: f64 = placement.chunks(d).map(|x| held_by[x]).sum();
             if need > room {
                 let why = format!("one activation of every chunk of device {d} takes {need}, there is room for {room}");
                 return Err(PipelineError::Memory { schedule: "list scheduler".to_owned(), why });
             }
+            limits.push(limit);
             memory.push(room);
         }
-        let others = |keep: fn(usize, usize) -> bool| -> Vec<Vec<u32>> {
-            let of = |x: usize| {
-                let own = placement.chunks(placement.device(x));
-                own.filter(|y| keep(*y, x)).map(|y| y as u32).collect()
-            };
-            (0..placement.stages()).map(of).collect()
+        let home = |x: usize| {
+            let chunks: Vec<u32> = placement.chunks(placement.device(x)).map(|y| y as u32).collect();
+            let reserve = chunks.iter().map(|y| if *y as usize > x { held_by[*y as usize] } else { 0.0 }).collect();
+            let last = if rows.rows[KINDS * x + 2].count > 0 { 2 } else { 1 };
+            let trains = rows.rows[KINDS * x + 1].count > 0;
+            Home { held: held_by[x], chunks, reserve, last_row: (KINDS * x + last) as u32, trains }
         };
         Ok(Self {
             placement: placement.clone(),
             flags: flags.to_vec(),
             microbatches: m,
+            limit: limits,
             memory,
-            later: others(|y, x| y > x),
-            earlier: others(|y, x| y <= x),
-            held_by,
+            homes: (0..placement.stages()).map(home).collect(),
+            starts: Vec::new(),
             rows,
             state: State::default(),
         })
@@ -216,6 +232,7 @@ impl Decoder {
         fill(&mut state.clock, devices, 0.0);
         fill(&mut state.first_start, devices, -1.0);
         fill(&mut state.held, rows / KINDS, 0.0);
+        fill(&mut state.held_by_device, devices, 0.0);
         state.arrival.resize(rows * m, 0.0);
         zero(&mut state.done, rows);
         zero(&mut state.made, rows);
@@ -248,6 +265,7 @@ impl Decoder {
         state.ran[device].push(row as u32);
         state.done[row] += 1;
         state.held[row / KINDS] += info.takes + info.frees;
+        state.held_by_device[device] += info.takes + info.frees;
         match row % KINDS {
             0 => state.forwards_left[device] -= 1,
             1 => {
@@ -265,39 +283,50 @@ impl Decoder {
 
     /// Finds what a device runs next.
     fn choose(&mut self, device: usize, policy: &Policy) {
+        let mut starts = std::mem::take(&mut self.starts);
+        starts.clear();
         let state = &self.state;
         let phase = if state.forwards_left[device] == 0 { 2 } else { usize::from(state.backwards_done[device] > 0) };
         let clock = state.clock[device];
+        let mut earliest = f64::INFINITY;
+        for &row in &self.rows.of_device[device] {
+            let (stage, kind) = (row as usize / KINDS, row as usize % KINDS);
+            let (done, made) = (state.done[row as usize], state.made[row as usize]);
+            if done >= made {
+                continue;
+            }
+            let fits = match kind {
+                0 => self.admits(stage, device, &policy[stage]),
+                // A backward that recomputes takes memory; weight passes that are due make room for it.
+                1 => state.held_by_device[device] + self.rows.rows[row as usize].takes <= self.limit[device],
+                _ => true,
+            };
+            if !fits {
+                continue;
+            }
+            let start = if kind == 2 { clock } else { self.arrived(row, done).max(clock) };
+            earliest = if start < earliest { start } else { earliest };
+            starts.push((start, row));
+        }
         // Highest rank first; a later start is accepted within the hold of the stage that is waited for.
-        let (mut earliest, mut best, mut best_rank) = (f64::INFINITY, NO_ROW, f32::NEG_INFINITY);
-        let mut best_start = f64::INFINITY;
-        for pass in 0..2 {
-            for &row in &self.rows.of_device[device] {
-                let (stage, kind) = (row as usize / KINDS, row as usize % KINDS);
-                let done = state.done[row as usize];
-                if done >= state.made[row as usize] {
-                    continue;
-                }
-                let start = if kind == 2 { clock } else { self.arrived(row, done).max(clock) };
-                if pass == 0 {
-                    if start < earliest && (kind != 0 || self.admits(stage, &policy[stage])) {
-                        earliest = start;
-                    }
-                    continue;
-                }
-                let rules = &policy[stage];
-                if start > earliest + rules.hold || (kind == 0 && !self.admits(stage, rules)) {
-                    continue;
-                }
-                let is_due = kind == 2 && state.made[row as usize] - done >= rules.due.max(1);
-                // `max` turns NaN into a number.
-                let rank = if is_due { f32::MAX } else { rules.rank[phase][kind].max(f32::MIN) };
-                if rank > best_rank || (rank == best_rank && start < best_start) {
-                    (best, best_rank, best_start) = (row, rank, start);
-                }
+        let mut best = (f64::INFINITY, NO_ROW);
+        let mut best_rank = f32::NEG_INFINITY;
+        for &(start, row) in &starts {
+            let (stage, kind) = (row as usize / KINDS, row as usize % KINDS);
+            let rules = &policy[stage];
+            if start > earliest + rules.hold {
+                continue;
+            }
+            let is_due = kind == 2 && state.made[row as usize] - state.done[row as usize] >= rules.due.max(1);
+            // `max` turns NaN into a number.
+            let rank = if is_due { f32::MAX } else { rules.rank[phase][kind].max(f32::MIN) };
+            if rank > best_rank || (rank == best_rank && start < best.0) {
+                best_rank = rank;
+                best = (start, row);
             }
         }
-        self.state.next[device] = (best_start, best);
+        self.state.next[device] = best;
+        self.starts = starts;
     }
 
     fn arrived(&self, row: u32, done: u32) -> f64 {
@@ -305,17 +334,18 @@ impl Decoder {
     }
 
     /// Whether a forward may take memory: within its cap, and with room for one activation of each later chunk.
-    fn admits(&self, stage: usize, rules: &StagePolicy) -> bool {
+    fn admits(&self, stage: usize, device: usize, rules: &StagePolicy) -> bool {
         let state = &self.state;
+        let home = &self.homes[stage];
         // In flight until the last pass of the stage: W if it has one, else the backward.
-        let last = if self.rows.rows[KINDS * stage + 2].count > 0 { 2 } else { 1 };
-        let in_flight = state.done[KINDS * stage] - state.done[KINDS * stage + last];
-        let trains = self.rows.rows[KINDS * stage + 1].count > 0;
-        if trains && in_flight >= rules.cap.max(1) {
+        let in_flight = state.done[KINDS * stage] - state.done[home.last_row as usize];
+        if home.trains && in_flight >= rules.cap.max(1) {
             return false;
         }
-        let earlier: f64 = self.earlier[stage].iter().map(|y| state.held[*y as usize]).sum();
-        let later = self.later[stage].iter().map(|y| state.held[*y as usize].max(self.held_by[*y as usize]));
-        earlier + self.held_by[stage] + later.sum::<f64>() <= self.memory[self.rows.rows[KINDS * stage].device as usize]
+        let mut held = home.held;
+        for (&other, &size) in home.chunks.iter().zip(&home.reserve) {
+            held += state.held[other as usize].max(size);
+        }
+        held <= self.memory[device]
     }
 }
