@@ -253,7 +253,7 @@ impl Decoder {
         state.ran.resize(devices, Vec::new());
     }
 
-    /// Runs the next pass of a row; the device that gets its output.
+    /// Runs the next pass of a row; the device that may now choose otherwise.
     fn run(&mut self, device: usize, (start, row): (f64, u32)) -> Option<usize> {
         let (state, row) = (&mut self.state, row as usize);
         let info = &self.rows.rows[row];
@@ -278,7 +278,8 @@ impl Decoder {
         let to = to as usize;
         state.arrival[to * self.microbatches + state.made[to] as usize] = end + hop;
         state.made[to] += 1;
-        Some(self.rows.rows[to].device as usize)
+        // Inputs queue up in order: behind another one this changes nothing for the receiver.
+        (state.made[to] == state.done[to] + 1).then_some(self.rows.rows[to].device as usize)
     }
 
     /// Finds what a device runs next.

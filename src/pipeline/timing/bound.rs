@@ -102,8 +102,8 @@ fn device(
     let Order { p, v, m, .. } = *order;
     let (total, w) = (order.total(), order.warmup(d));
     let stage = |chunk: usize| chunk * p + d;
-    let forwards = |k: usize| sum_until(order, k, |chunk| times.forward[stage(chunk)]);
-    let backwards = |k: usize| sum_until(order, k, |chunk| times.backward[stage(v - 1 - chunk)]);
+    let forwards = |k: usize| order.sum_until(k, |chunk| times.forward[stage(chunk)]);
+    let backwards = |k: usize| order.sum_until(k, |chunk| times.backward[stage(v - 1 - chunk)]);
     // Idle time between forward `k` (chunk `from`) and backward `j` (chunk `to`) of one micro-batch.
     let idle = |k: usize, from: usize, j: usize, to: usize| {
         let busy = forwards(total.min(j + w + 1)) - forwards(k + 1) + backwards(j) - backwards(k.saturating_sub(w));
@@ -204,17 +204,4 @@ impl Ring {
         let windows = k.saturating_sub(j + self.margin).div_ceil(self.step);
         windows as f64 * self.idle
     }
-}
-
-/// Sum of `work(chunk)` over the first `n` entries of the table.
-fn sum_until(order: &Order, n: usize, work: impl Fn(usize) -> f64) -> f64 {
-    let full = order.in_full_groups() * order.v;
-    let sum = sum_periodic(n.min(full), order.group, order.v, &work);
-    if n > full { sum + sum_periodic(n - full, order.m % order.group, order.v, &work) } else { sum }
-}
-
-fn sum_periodic(n: usize, group: usize, v: usize, work: impl Fn(usize) -> f64) -> f64 {
-    let (groups, rest) = (n / (group * v), n % (group * v));
-    let count = |chunk: usize| groups * group + rest.saturating_sub(chunk * group).min(group);
-    (0..v).map(|chunk| count(chunk) as f64 * work(chunk)).sum()
 }
