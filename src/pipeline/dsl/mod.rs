@@ -11,7 +11,7 @@
 //! takes the next one of its chunk (chunk 0 if none is named); past the last micro-batch it does nothing, so that
 //! programs need no special case for the end. `W` takes the weight pass that has been due for longest, `flush` all that
 //! are due. `F(0) & BW(1)` is an overlapped pair. Inside `slots { .. }` actions are ordered by their slots, and
-//! `compact` then moves them as early as the peak of memory allows. `examples` under `search_configs/schedules` are
+//! `compact` then moves them as early as the peak of memory allows. The programs under `search_configs/schedules` are
 //! the schedules that the literature names.
 
 pub mod ast;
