@@ -22,6 +22,7 @@ mod rows;
 mod schedule;
 pub mod simulate;
 pub mod slack;
+pub mod summary;
 pub mod timing;
 pub mod validate;
 

@@ -30,7 +30,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// A schedule without flags. It proves nothing: see [`super::validate`].
+    /// A schedule without flags. It proves nothing: see [`super::validate()`].
     pub fn new(name: &str, placement: Placement, microbatches: usize, orders: Vec<Vec<Step>>) -> Self {
         let flags = vec![StageFlags::default(); placement.stages()];
         Self { name: name.to_owned(), placement, microbatches, orders, flags }

@@ -219,6 +219,67 @@ fn slack_is_zero_along_a_chain_from_start_to_end() {
     assert!(slack.iter().flatten().all(|slack| *slack >= 0.0 && *slack < run.makespan));
 }
 
+#[test]
+fn a_summary_says_where_time_and_memory_go() {
+    for (name, peak) in [("1f1b", 4.0), ("zb_v", 4.0), ("gpipe", 8.0)] {
+        let schedule = named(name, 4, 8);
+        let costs = unit_costs(&schedule, 0.0);
+        let run = simulate(&schedule, &costs).unwrap();
+        let devices = summary::summary(&schedule, &costs, &run);
+        for device in &devices {
+            let idle = device.idle_warm_up + device.idle_steady + device.idle_cool_down + device.idle_after;
+            assert!((device.busy + idle - run.makespan).abs() < 1e-9, "{name} {device:?}");
+            assert_eq!(device.held_by.iter().map(|(_, held)| held).sum::<f64>(), device.peak, "{name}");
+        }
+        assert_eq!(devices[0].peak, peak, "{name}");
+    }
+    // 1F1B, whole backwards of twice the forward: device 0 waits 9 units for its first backward and fills 3 of them.
+    let schedule = named("1f1b", 4, 8);
+    let costs = unit_costs(&schedule, 0.0);
+    let device = &summary::summary(&schedule, &costs, &simulate(&schedule, &costs).unwrap())[0];
+    assert_eq!((device.idle_warm_up, device.idle_cool_down), (6.0, 3.0));
+}
+
+#[test]
+fn a_short_walk_over_policies_reaches_the_bound() {
+    // Four devices, eight micro-batches, F = B = W = 1: ZB-H1's and ZB-V's memory, and V-Half's.
+    for (placement, limit, best) in
+        [(Placement::looped(4, 1), 4.0, 27.0), (Placement::vee(4), 4.0, 25.5), (Placement::vee(4), 3.0, 26.5)]
+    {
+        let costs = Costs::table(&placement, &[], 1.0, 1.0, 1.0, 0.0).with_limit(limit);
+        let lowest = bounds(&placement, &[], &costs, 8, Backward::Split).makespan.time;
+        let mut decoder = Decoder::new(&placement, &[], &costs, 8, Backward::Split).unwrap();
+        let mut policy = vec![StagePolicy::default(); placement.stages()];
+        let mut makespan = decoder.decode(&policy).unwrap().makespan;
+        let mut state = 1u64;
+        let mut random = |n: usize| {
+            // Steele 2014, "Fast splittable pseudorandom number generators": SplitMix64.
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            ((z ^ (z >> 31)) % n as u64) as usize
+        };
+        for _ in 0..20_000 {
+            let mut next = policy.clone();
+            let (all, stage, gene) = (random(5) == 0, random(next.len()), random(4));
+            let (phase, kind, value) = (random(3), random(3), random(9) as u32);
+            for (_, rules) in next.iter_mut().enumerate().filter(|(x, _)| all || *x == stage) {
+                match gene {
+                    0 => rules.cap = value + 1,
+                    1 => rules.due = value + 1,
+                    2 => rules.hold = f64::from(value) / 4.0,
+                    _ => rules.rank[phase][kind] = value as f32,
+                }
+            }
+            let found = decoder.decode(&next).unwrap().makespan;
+            if found <= makespan {
+                (makespan, policy) = (found, next);
+            }
+        }
+        assert!((lowest - best).abs() < 1e-9 && (makespan - best).abs() < 1e-9, "{makespan} {lowest} {best}");
+    }
+}
+
 #[derive(Debug, Clone)]
 struct Random {
     placement: Placement,

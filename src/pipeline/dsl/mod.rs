@@ -11,8 +11,16 @@
 //! takes the next one of its chunk (chunk 0 if none is named); past the last micro-batch it does nothing, so that
 //! programs need no special case for the end. `W` takes the weight pass that has been due for longest, `flush` all that
 //! are due. `F(0) & BW(1)` is an overlapped pair. Inside `slots { .. }` actions are ordered by their slots, and
-//! `compact` then moves them as early as the peak of memory allows. The programs under `search_configs/schedules` are
-//! the schedules that the literature names.
+//! `compact` then moves them as early as the peak of memory allows.
+//!
+//! Items: `schedule NAME`, `devices N`, `microbatches N` (if the program fixes them), `param NAME = N` (the caller may
+//! replace it), `let NAME = N`, `chunks N`, `place loop | wave | vee | bidirectional | x -> N | [N, ..] routes N`,
+//! `require N "why"`, `recompute | offload | forward_only where N` (of stage `x`), `compact`, `device { .. }` for all
+//! devices or `device N { .. }` for one. Statements: `let`, `NAME = N`, `repeat N { }`, `for NAME in N..N { }`,
+//! `while N { }`, `if N { } else { }`, `F`, `B`, `W`, `BW` each with `(chunk)` or `(chunk, microbatch)`, `W(next)`
+//! (due for longest, whatever its chunk), pairs with `&`, `flush`, `flush(chunk)`, `slots { }`, `at N ACTION`.
+//! Expressions: integers, `+ - * / %` (rounding down), comparisons, `&& || !`, `min`, `max`, `if(c, a, b)`; `#` starts
+//! a comment. The programs under `search_configs/schedules` are the schedules that the literature names.
 
 pub mod ast;
 mod eval;

@@ -8,7 +8,7 @@ use super::{DslError, Span};
 use crate::pipeline::action::Pass;
 
 /// Words that are no names of variables.
-const KEYWORDS: [&str; 32] = [
+const KEYWORDS: [&str; 31] = [
     "schedule",
     "devices",
     "microbatches",
@@ -40,7 +40,6 @@ const KEYWORDS: [&str; 32] = [
     "next",
     "min",
     "max",
-    "by",
 ];
 
 /// Deepest nesting of statements and expressions: the parser must not run out of stack.
