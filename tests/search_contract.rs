@@ -142,7 +142,8 @@ fn a_handed_in_solution_is_never_lost() {
         .unwrap();
     for backend in backends::<Salesman>() {
         let seeds = vec![good.solution.clone()];
-        let outcome = solve(&problem, &*backend, Request { seeds, ..Request::new(5, Budget::evaluations(60)) }).unwrap();
+        let outcome =
+            solve(&problem, &*backend, Request { seeds, ..Request::new(5, Budget::evaluations(60)) }).unwrap();
         assert!(outcome.best.unwrap().score <= good.score, "{}", backend.name());
         assert_eq!(outcome.trace.improvements[0].score, good.score);
     }
@@ -266,10 +267,13 @@ fn what_is_not_a_number_is_a_failure_and_wins_nothing() {
 
 #[test]
 fn a_panic_is_a_failure_of_that_solution_only() {
-    let problem = Toy::new(|path| Toy::levels(path, &[4, 4]), |path| {
-        assert!(path[0] != 2, "the third option is broken");
-        f64::from(path[0] + path[1])
-    });
+    let problem = Toy::new(
+        |path| Toy::levels(path, &[4, 4]),
+        |path| {
+            assert!(path[0] != 2, "the third option is broken");
+            f64::from(path[0] + path[1])
+        },
+    );
     for backend in backends::<Toy>() {
         let outcome = solve(&problem, &*backend, Request::new(1, Budget::evaluations(50))).unwrap();
         assert_eq!(answer(&outcome).unwrap().0, Score::Feasible(0.0), "{}", backend.name());

@@ -34,10 +34,8 @@ fn halves_make_a_whole<P: Problem + 'static>(problem: P, name: &str) {
         // Backends may plan by their budget: cut the same search by time instead, by way of a stop after 450 evaluations.
         let cut = cut_after(&problem, &*backend, 450, &dir.join(name));
         problem.calls.store(0, Relaxed);
-        let request = Request {
-            checkpoint: Some(checkpoint(&dir.join(name))),
-            ..Request::new(6, Budget::evaluations(900))
-        };
+        let request =
+            Request { checkpoint: Some(checkpoint(&dir.join(name))), ..Request::new(6, Budget::evaluations(900)) };
         let resumed = solve(&problem, &*backend, request).unwrap();
         same(&whole, &resumed, name);
         let paid = problem.calls.load(Relaxed);
@@ -140,11 +138,8 @@ fn a_checkpoint_of_another_question_is_refused() {
 
 #[test]
 fn a_checkpoint_that_cannot_be_written_does_not_cost_the_answer() {
-    let checkpoint = Some(Checkpointing {
-        path: "/nonexistent/directory/checkpoint".into(),
-        every: Duration::ZERO,
-        resume: true,
-    });
+    let checkpoint =
+        Some(Checkpointing { path: "/nonexistent/directory/checkpoint".into(), every: Duration::ZERO, resume: true });
     let request = Request { checkpoint, ..Request::new(1, Budget::evaluations(50)) };
     let outcome = solve(&big_chain(), &Random::default(), request).unwrap();
     assert!(outcome.best.is_some());

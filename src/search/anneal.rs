@@ -131,6 +131,7 @@ impl Anneal {
                         if new {
                             break;
                         }
+                        evaluator.repeated();
                     }
                     Err(violation) => evaluator.dead_end(violation)?,
                 }

@@ -41,7 +41,8 @@ impl<S: Clone> Archive<S> {
 
     /// Whether a solution of this score and key would be kept.
     pub fn admits(&self, score: Score, key: Key128) -> bool {
-        self.entries.len() < self.capacity || self.entries.last().is_some_and(|last| (score, key) < (last.score, last.key))
+        self.entries.len() < self.capacity
+            || self.entries.last().is_some_and(|last| (score, key) < (last.score, last.key))
     }
 
     /// Keeps `entry` if it is good enough and new; whether the best has a better score now.

@@ -57,7 +57,8 @@ impl<P: Problem> Portfolio<P> {
                 last = stage.backend.search(problem, mix(&[seed, round, number as u64]), evaluator);
                 evaluator.begin_stage(stage.backend.name(), None, None);
                 let proven = last == Stop::Exhausted && evaluator.is_optimal();
-                let over = matches!(last, Stop::Optimal | Stop::Target | Stop::Deadline | Stop::Interrupted | Stop::Failed);
+                let over =
+                    matches!(last, Stop::Optimal | Stop::Target | Stop::Deadline | Stop::Interrupted | Stop::Failed);
                 if over || proven {
                     return last;
                 }

@@ -157,8 +157,11 @@ pub fn build<P: Problem + 'static>(choice: &Choice) -> Result<Box<dyn Backend<P>
         None => {
             let valid: Vec<String> = entries.iter().map(|entry| entry.name.to_string()).collect();
             let near = |name: &&String| strsim::damerau_levenshtein(name, &choice.backend) <= 2;
-            let nearest =
-                valid.iter().filter(near).min_by_key(|name| strsim::damerau_levenshtein(name, &choice.backend)).cloned();
+            let nearest = valid
+                .iter()
+                .filter(near)
+                .min_by_key(|name| strsim::damerau_levenshtein(name, &choice.backend))
+                .cloned();
             Err(RegistryError::Unknown { found: choice.backend.clone(), nearest, valid })
         }
     }

@@ -230,6 +230,9 @@ mod tests {
     fn the_neighbours_of_an_option_are_all_the_others_nearest_first() {
         assert_eq!(around(1, 5).collect::<Vec<_>>(), [1, 2, 0, 3, 4]);
         assert_eq!(around(0, 1).collect::<Vec<_>>(), [0]);
-        assert_eq!(around(u32::MAX - 1, u32::MAX).take(3).collect::<Vec<_>>(), [u32::MAX - 1, u32::MAX - 2, u32::MAX - 3]);
+        assert_eq!(
+            around(u32::MAX - 1, u32::MAX).take(3).collect::<Vec<_>>(),
+            [u32::MAX - 1, u32::MAX - 2, u32::MAX - 3]
+        );
     }
 }

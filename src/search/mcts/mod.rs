@@ -119,7 +119,9 @@ impl<P: Problem> Search<'_, P> {
         let mut candidates = Vec::with_capacity(self.config.batch);
         let mut ways = Vec::with_capacity(self.config.batch);
         for _ in 0..self.config.batch.max(1) {
-            let Some((way, reached)) = self.tree.descend(self.config, &mut self.walk, self.problem, cutoff) else { break };
+            let Some((way, reached)) = self.tree.descend(self.config, &mut self.walk, self.problem, cutoff) else {
+                break;
+            };
             self.visits += 1;
             let end = match reached {
                 Reached::Complete => End::Complete,

@@ -86,11 +86,8 @@ impl Value {
         if visits == 0 {
             return None;
         }
-        let feasible = if self.feasible == 0 {
-            0.0
-        } else {
-            self.feasible as f64 * scale.value(self.sum / self.feasible as f64)
-        };
+        let feasible =
+            if self.feasible == 0 { 0.0 } else { self.feasible as f64 * scale.value(self.sum / self.feasible as f64) };
         let mean = (feasible - self.penalty) / visits as f64;
         let best = self.best.map_or(mean, |best| scale.value(best));
         Some((1.0 - mix) * mean + mix * best)

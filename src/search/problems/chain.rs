@@ -289,7 +289,8 @@ impl Problem for LayerChain {
         }
         let open = self.shape.segments - s.ends.len();
         if open > 0 {
-            let (time, memory): (f64, u32) = (self.least_time[item..].iter().sum(), self.least_memory[item..].iter().sum());
+            let (time, memory): (f64, u32) =
+                (self.least_time[item..].iter().sum(), self.least_memory[item..].iter().sum());
             if memory > self.cap * open as u32 {
                 return Bound::Infeasible;
             }

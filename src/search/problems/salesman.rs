@@ -30,12 +30,13 @@ impl Salesman {
     /// Cities at these points, Euclidean distances. At least three points.
     pub fn new(points: &[(f64, f64)]) -> Self {
         let distance = |a: &(f64, f64), b: &(f64, f64)| ((a.0 - b.0).powi(2) + (a.1 - b.1).powi(2)).sqrt();
-        let distances: Vec<Vec<f64>> =
-            points.iter().map(|a| points.iter().map(|b| distance(a, b)).collect()).collect();
+        let distances: Vec<Vec<f64>> = points.iter().map(|a| points.iter().map(|b| distance(a, b)).collect()).collect();
         let shortest = distances
             .iter()
             .enumerate()
-            .map(|(i, row)| row.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, d)| *d).fold(f64::INFINITY, f64::min))
+            .map(|(i, row)| {
+                row.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, d)| *d).fold(f64::INFINITY, f64::min)
+            })
             .collect();
         let identity = identity("salesman", points.iter().flat_map(|p| [p.0, p.1]));
         Self { distances, shortest, identity }
@@ -87,7 +88,8 @@ impl Problem for Salesman {
 
     fn nearest(&self, s: &Tour, wanted: Allele) -> u32 {
         let wanted = (wanted as usize).min(self.cities() - 1) as u32;
-        let by_distance = |a: &(usize, u32), b: &(usize, u32)| self.between(a.1, wanted).total_cmp(&self.between(b.1, wanted));
+        let by_distance =
+            |a: &(usize, u32), b: &(usize, u32)| self.between(a.1, wanted).total_cmp(&self.between(b.1, wanted));
         self.open(s).enumerate().min_by(by_distance).map_or(0, |(option, _)| option as u32)
     }
 
