@@ -3,8 +3,18 @@
 //! `units`, `memo`, `search` | `model`, `cluster`, `job` | `plan` | `cost`, `pipeline` | `estimate` | `space` | `report`, `cli`.
 
 pub mod cluster;
+pub mod cost;
+pub mod error;
+pub mod estimate;
 pub mod job;
 pub mod memo;
 pub mod model;
+pub mod pipeline;
+pub mod plan;
+pub mod question;
+pub mod read;
+#[doc(hidden)]
+pub mod reference;
 pub mod search;
+pub mod space;
 pub mod units;

@@ -345,6 +345,12 @@ impl<'a, P: Problem> Evaluator<'a, P> {
         Ok(())
     }
 
+    /// A test whether to stop for reasons outside the search, to be taken into worker threads.
+    pub fn halt(&self) -> impl Fn() -> bool + Sync + use<P> {
+        let (interrupt, deadline) = (self.setup.interrupt.clone(), self.deadline());
+        move || interrupt.is_raised() || deadline.is_some_and(|d| Instant::now() >= d)
+    }
+
     fn deadline(&self) -> Option<Instant> {
         if self.is_replaying() {
             return None;

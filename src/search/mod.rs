@@ -9,6 +9,7 @@ pub mod checkpoint;
 pub mod decompose;
 mod dispatch;
 pub mod evaluator;
+pub mod exact;
 pub mod genetic;
 pub mod genome;
 pub mod mcts;

@@ -5,12 +5,13 @@
 //! takes. First the cuts are decided, then the options in order. Times in seconds, memory in units.
 
 use super::super::decompose::{
-    COSTS, Chain, ChainOption, ChainSolution, Combine, Cost, Cuts, Decompose, Fold, RESOURCES, Segment, Transition,
+    COSTS, Chain, ChainOption, ChainSolution, Combine, Cost, Cuts, Decompose, Fold, Segment, Transition,
 };
 use super::super::problem::{Allele, Bound, Fidelity, Key128, Moves, Node, Problem};
 use super::super::score::Score;
 use super::super::stream::Stream;
 use super::{identity, key};
+use std::sync::Arc;
 
 /// Size of a synthetic chain.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -391,21 +392,18 @@ impl Decompose for LayerChain {
         let option = |item: usize, option: usize| {
             let mut cost = [0.0; COSTS];
             cost[0] = self.time[item][option];
-            let mut fixed = [0.0; RESOURCES];
-            fixed[0] = f64::from(self.memory[item][option]);
-            let none = [0.0; RESOURCES];
-            ChainOption { id: option as u32, layout: option as u16, cost, fixed, scaled: none, peak: none }
+            let fixed = f64::from(self.memory[item][option]);
+            let lead = [0.0; COSTS];
+            ChainOption { id: option as u32, layout: option as u16, cost, lead, fixed, scaled: 0.0, peak: 0.0 }
         };
-        let mut cap = [f64::INFINITY; RESOURCES];
-        cap[0] = f64::from(self.cap);
-        let segment = Segment { multiplier: 1.0, base: [0.0; RESOURCES], cap };
+        let segment = Segment { multiplier: 1.0, cap: f64::from(self.cap) };
         Some(Chain {
             items: (0..self.shape.items as u32).collect(),
             options: (0..self.shape.items).map(|i| (0..self.shape.options).map(|o| option(i, o)).collect()).collect(),
             cuts: Cuts::Free { min_items: 1 },
             segments: vec![segment; self.shape.segments],
-            combine: self,
-            transition: self,
+            combine: Arc::new(self),
+            transition: Arc::new(self),
         })
     }
 
@@ -426,7 +424,7 @@ impl Transition for LayerChain {
         cost
     }
 
-    fn entry(&self, _class: u32, _layout: u16) -> Cost {
+    fn entry(&self, _segment: usize, _class: u32, _layout: u16) -> Cost {
         [0.0; COSTS]
     }
 }
@@ -447,7 +445,27 @@ impl Combine for LayerChain {
         self.objective(state[0], state[1])
     }
 
-    fn bound(&self, state: &Fold, segments: usize, total: &Cost) -> f64 {
-        self.objective(state[0] + total[0], state[1].max(total[0] / segments.max(1) as f64))
+    fn primary(&self, cost: &Cost) -> f64 {
+        cost[0]
+    }
+
+    fn push_relaxed(&self, state: &Fold, segment: usize, primary: f64, floor: &Cost) -> Fold {
+        let mut cost = *floor;
+        cost[0] = cost[0].max(primary);
+        Combine::push(self, state, segment, &cost)
+    }
+
+    fn primary_limit(&self, objective: f64) -> f64 {
+        objective / self.shape.rounds as f64
+    }
+
+    fn complete(&self, state: &Fold, segments: usize, primary: f64) -> f64 {
+        self.objective(state[0] + primary, state[1].max(primary / segments.max(1) as f64))
+    }
+
+    fn weights(&self) -> Cost {
+        let mut weights = [0.0; COSTS];
+        weights[0] = self.shape.rounds as f64;
+        weights
     }
 }

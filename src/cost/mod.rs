@@ -1,0 +1,12 @@
+//! What a layer, a collective and memory cost: the analytic model.
+
+pub mod collective;
+pub mod kernel;
+pub mod options;
+pub mod part;
+pub mod states;
+
+pub use collective::{Group, Network};
+pub use options::CostOptions;
+pub use part::{Mesh, PartPrice, PassTime, Pricer};
+pub use states::States;

@@ -1,0 +1,17 @@
+//! Training problems as decision trees: the only room that knows both the search engine and training.
+
+pub mod allele;
+pub mod answer;
+pub mod backends;
+pub mod diagnose;
+pub mod explain;
+pub mod fast;
+pub mod layerwise;
+pub mod planner;
+pub mod strategies;
+pub mod table;
+pub mod tasks;
+pub mod tree;
+pub mod uniform;
+
+pub use layerwise::LayerwiseSpace;
