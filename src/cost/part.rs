@@ -159,8 +159,9 @@ struct Tally {
     /// Bytes of keys and values of one rank (context parallelism passes them on) and of all heads (Ulysses).
     key_value: f64,
     heads: f64,
-    /// Bytes that a rank dispatches to experts.
+    /// Bytes that a rank dispatches to experts, every copy counted, and copies per token.
     dispatch: f64,
+    copies: f64,
     has_tensor_cut: bool,
 }
 
@@ -245,7 +246,7 @@ impl<'a> Pricer<'a> {
         let mut largest_redo = 0.0f64;
         for sublayer in &part.sublayers {
             let tally = self.sublayer(sublayer, &cut);
-            self.communicate(sublayer, part, &tally, strategy, &cut, &mut price);
+            self.communicate(part, &tally, strategy, &cut, &mut price);
             largest_redo = largest_redo.max(tally.droppable);
             whole.add(&tally);
         }
@@ -433,6 +434,7 @@ impl<'a> Pricer<'a> {
                 tally.redo += act;
                 tally.experts += local * (products * i * f + if bias { f * (products - 1.0) + i } else { 0.0 });
                 tally.dispatch += cut.own_tokens * top_k as f64 * i * element;
+                tally.copies = (top_k as f64).max(1.0);
                 tally.kept += copies * i * product_element;
                 tally.kept += copies * f * (products - 1.0) * element;
                 tally.kept += copies * f * product_element;
@@ -478,15 +480,7 @@ impl<'a> Pricer<'a> {
     }
 
     /// Exposed communication of one residual branch.
-    fn communicate(
-        &self,
-        sublayer: &Sublayer,
-        part: &PartClass,
-        tally: &Tally,
-        strategy: &LayerStrategy,
-        cut: &Cut,
-        price: &mut PartPrice,
-    ) {
+    fn communicate(&self, part: &PartClass, tally: &Tally, strategy: &LayerStrategy, cut: &Cut, price: &mut PartPrice) {
         let element = self.kernels.element;
         let hidden = |f: f64| if self.options.overlap { 1.0 - f } else { 1.0 };
         if strategy.tp > 1 && tally.has_tensor_cut && part.kind != PartKind::Side {
@@ -519,16 +513,17 @@ impl<'a> Pricer<'a> {
             price.forward.context += self.exposed(ring, tally.attention);
             price.backward.context += self.exposed(ring * 2.0, tally.attention * ATTENTION_BACKWARD_FLOPS);
         }
-        if sublayer.kind == SublayerKind::Moe && strategy.ep > 1 {
+        if tally.dispatch > 0.0 && strategy.ep > 1 {
             let group = Group { size: u64::from(strategy.ep), stride: u64::from(strategy.etp) };
             // Tokens leave in fp8 where products are fp8, and come back in the activations' format.
             let out = if self.job.precision == Precision::Fp8 { 0.5 } else { 1.0 };
-            let full = self.network.all_to_all(Bytes(tally.dispatch * self.job.expert_imbalance), group);
-            let dispatch = self.network.all_to_all(Bytes(tally.dispatch * out * self.job.expert_imbalance), group);
+            let tokens = tally.dispatch / tally.copies * self.job.expert_imbalance;
+            let full = self.network.dispatch(Bytes(tokens), tally.copies, group);
+            let dispatch = self.network.dispatch(Bytes(tokens * out), tally.copies, group);
             price.forward.expert += dispatch + full;
             price.backward.expert += full + full;
         }
-        if sublayer.kind == SublayerKind::Moe && strategy.etp > 1 {
+        if tally.dispatch > 0.0 && strategy.etp > 1 {
             let group = Group { size: u64::from(strategy.etp), stride: 1 };
             let one = self.network.gather(Bytes(tally.dispatch * f64::from(strategy.etp)), group);
             price.forward.expert += one * 2.0;

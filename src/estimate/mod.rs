@@ -248,8 +248,7 @@ impl<'a> Estimator<'a> {
         let iteration = (reduced + tail) * jitter;
 
         let costs: Vec<StageCost> = (0..p).map(|s| stage_cost(s, p, v, &chunks)).collect();
-        let form =
-            ClosedForm { pipeline: plan.pipeline, chunks_per_stage: plan.chunks_per_stage, micro_batches: m, jitter };
+        let form = ClosedForm::new(plan.pipeline, plan.chunks_per_stage, m, jitter);
         let mut stages = Vec::with_capacity(p);
         for s in 0..p {
             let mut time = StageTime::default();
@@ -382,13 +381,14 @@ impl<'a> Estimator<'a> {
 }
 
 fn stage_cost(s: usize, p: usize, v: usize, chunks: &[ChunkSum]) -> StageCost {
-    let mut cost = StageCost { hop: chunks[s].hop, ..StageCost::default() };
+    let mut cost = StageCost { lead_hop: chunks[s].hop, ..StageCost::default() };
     for c in 0..v {
         let chunk = &chunks[c * p + s];
         cost.forward += chunk.forward.total().0;
         cost.backward += chunk.backward.total().0;
         cost.reduce += chunk.reduce;
         cost.tail += chunk.optimizer + chunk.gather;
+        cost.hop += chunk.hop;
     }
     if v > 1 {
         cost.lead_forward = chunks[s].forward.total().0;

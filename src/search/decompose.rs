@@ -142,6 +142,11 @@ pub trait Decompose: Sync {
     fn chain(&self, task: usize) -> Option<Chain<'_>>;
     /// The problem's solution for a solved chain.
     fn assemble(&self, task: usize, solution: &ChainSolution) -> Self::Solution;
+    /// What a solution is worth in the end. Never below its [`ChainSolution::objective`], which the bounds are about;
+    /// infinite if it turns out to be infeasible.
+    fn value(&self, _task: usize, solution: &ChainSolution) -> f64 {
+        solution.objective
+    }
     /// Solutions known beforehand, as a first incumbent.
     fn seeds(&self) -> Vec<(usize, ChainSolution)> {
         Vec::new()

@@ -134,8 +134,9 @@ impl Frame {
                         let hop = self.table.hop[s][class][row.layout as usize];
                         forward += hop * self.table.interference;
                         backward += hop * self.table.interference;
+                        stage.cost.hop += hop;
                         if c == 0 {
-                            stage.cost.hop = hop;
+                            stage.cost.lead_hop = hop;
                         }
                     }
                     before = row.layout;

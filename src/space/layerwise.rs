@@ -134,12 +134,7 @@ impl<'a> LayerwiseSpace<'a> {
     /// The closed form of `task`.
     pub fn closed_form(&self, task: usize) -> ClosedForm {
         let key = &self.tasks[task];
-        ClosedForm {
-            pipeline: key.pipeline,
-            chunks_per_stage: key.chunks,
-            micro_batches: key.micro_batches,
-            jitter: self.estimator.jitter(),
-        }
+        ClosedForm::new(key.pipeline, key.chunks, key.micro_batches, self.estimator.jitter())
     }
 
     /// A bound on every plan of `task`.
@@ -273,6 +268,7 @@ fn stage_cost(cost: &Cost) -> StageCost {
         reduce: cost[at::REDUCE],
         tail: cost[at::TAIL],
         hop: cost[at::HOP],
+        lead_hop: cost[at::LEAD_HOP],
         lead_forward: cost[at::LEAD_FORWARD],
         lead_backward: cost[at::LEAD_BACKWARD],
     }
@@ -307,8 +303,9 @@ impl Combine for PipelineFold {
         w[at::BACKWARD] = j * m;
         w[at::REDUCE] = j;
         w[at::TAIL] = j;
-        w[at::HOP] = 3.0 * j;
-        w[at::LEAD_FORWARD] = 2.0 * j;
+        w[at::HOP] = 2.0 * j * m;
+        w[at::LEAD_HOP] = 3.0 * j;
+        w[at::LEAD_FORWARD] = j * (m + 1.0);
         w[at::LEAD_BACKWARD] = j;
         w
     }
@@ -330,7 +327,7 @@ impl Transition for Boundaries {
     fn entry(&self, segment: usize, class: u32, layout: u16) -> Cost {
         let mut cost = self.rejoin(segment, class, layout);
         if segment > 0 {
-            cost[at::HOP] = self.table.hop[segment][class as usize][layout as usize];
+            cost[at::LEAD_HOP] = cost[at::HOP];
             cost[at::LEAD_FORWARD] = cost[at::FORWARD];
             cost[at::LEAD_BACKWARD] = cost[at::BACKWARD];
             cost
@@ -339,10 +336,11 @@ impl Transition for Boundaries {
         }
     }
     fn rejoin(&self, segment: usize, class: u32, layout: u16) -> Cost {
-        let beside = self.table.hop[segment][class as usize][layout as usize] * self.table.interference;
+        let hop = self.table.hop[segment][class as usize][layout as usize];
         let mut cost = [0.0; COSTS];
-        cost[at::FORWARD] = beside;
-        cost[at::BACKWARD] = beside;
+        cost[at::FORWARD] = hop * self.table.interference;
+        cost[at::BACKWARD] = cost[at::FORWARD];
+        cost[at::HOP] = hop;
         cost
     }
 }
@@ -405,6 +403,13 @@ impl Decompose for LayerwiseSpace<'_> {
             None => solution.segments.iter().map(|s| s.len() as u32).collect(),
         };
         Choice { task: task as u32, sizes, options: solution.options.iter().map(|o| *o as u16).collect() }
+    }
+
+    fn value(&self, task: usize, solution: &ChainSolution) -> f64 {
+        match self.estimator.estimate(&self.plan_of(&self.assemble(task, solution))) {
+            Ok(e) if e.fits => e.iteration_time_s.max(solution.objective),
+            _ => f64::INFINITY,
+        }
     }
 
     fn seeds(&self) -> Vec<(usize, ChainSolution)> {

@@ -69,7 +69,7 @@ pub const DEFAULT_GAP: f64 = 0.01;
 /// Evaluations of `auto` when exact search leaves a gap.
 pub const DEFAULT_EVALUATIONS: u64 = 20_000;
 /// Steps of exact search in `auto` (label extensions and dominance tests).
-const AUTO_STEPS: u64 = 1 << 26;
+const AUTO_STEPS: u64 = 1 << 24;
 /// Uniform plans kept as seeds and alternatives.
 const UNIFORM: usize = 64;
 /// Clusters up to this size are listed device by device.
@@ -192,9 +192,9 @@ fn search(
         target_gap: gap,
         ..Budget::default()
     };
-    let exact = Exact {
-        settings: ExactSettings { target_gap: gap.unwrap_or(0.0), all_steps: AUTO_STEPS, ..ExactSettings::default() },
-    };
+    let all_steps = if backend == "auto" { AUTO_STEPS } else { ExactSettings::default().all_steps };
+    let exact =
+        Exact { settings: ExactSettings { target_gap: gap.unwrap_or(0.0), all_steps, ..ExactSettings::default() } };
     let backend: Box<dyn Backend<LayerwiseSpace<'_>>> = match backend {
         "exact" => Box::new(exact),
         name => super::backends::find(name, exact)?,

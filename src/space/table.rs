@@ -19,12 +19,14 @@ pub mod at {
     pub const REDUCE: usize = 2;
     /// Optimizer and exposed gather of weights.
     pub const TAIL: usize = 3;
-    /// Hop into the stage.
+    /// Hops into the stage, all chunks.
     pub const HOP: usize = 4;
     /// Forward pass of the first chunk.
     pub const LEAD_FORWARD: usize = 5;
     /// Backward pass of the first chunk.
     pub const LEAD_BACKWARD: usize = 6;
+    /// Hop into the first chunk.
+    pub const LEAD_HOP: usize = 7;
 }
 
 /// One class in one frame.

@@ -167,8 +167,9 @@ fn evaluate(space: &LayerwiseSpace, task: usize, sizes: &[u32], parts: &[ClassPr
                 let beside = pricer.hop_interference(hop).0;
                 forward += beside;
                 backward += beside;
+                stage.cost.hop += hop.0;
                 if c == 0 {
-                    stage.cost.hop = hop.0;
+                    stage.cost.lead_hop = hop.0;
                 }
             }
         }

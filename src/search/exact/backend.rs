@@ -59,7 +59,7 @@ impl Exact {
             .runners_up
             .iter()
             .take(FINALISTS)
-            .map(|(task, solution)| evaluator.candidate(tasks.assemble(*task, solution), None))
+            .map(|found| evaluator.candidate(tasks.assemble(found.task, &found.solution), None))
             .collect();
         evaluator.ask(candidates)?;
         evaluator.poll()

@@ -149,11 +149,15 @@ impl<'c, 'a> Windows<'c, 'a> {
         let most = self.limits.max_labels * PREFILTER;
         if fresh.len() > most {
             self.complete = false;
-            fresh.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.2.used.total_cmp(&b.2.used)));
+            fresh.select_nth_unstable_by(most, |a, b| {
+                let tie = || a.2.parent.cmp(&b.2.parent).then(a.2.option.cmp(&b.2.option));
+                a.1.total_cmp(&b.1).then(a.2.used.total_cmp(&b.2.used)).then_with(tie)
+            });
             fresh.truncate(most);
         }
         fresh.sort_by(|a, b| {
-            (a.2.layout.cmp(&b.2.layout)).then(a.0.total_cmp(&b.0)).then(a.2.used.total_cmp(&b.2.used))
+            let tie = || a.2.parent.cmp(&b.2.parent).then(a.2.option.cmp(&b.2.option));
+            (a.2.layout.cmp(&b.2.layout)).then(a.0.total_cmp(&b.0)).then(a.2.used.total_cmp(&b.2.used)).then_with(tie)
         });
         let mut kept: Vec<(f64, f64, Label)> = Vec::new();
         let mut group = 0;

@@ -33,22 +33,33 @@ pub struct ExactSettings {
 
 impl Default for ExactSettings {
     fn default() -> Self {
-        Self { target_gap: 0.0, max_labels: 4096, max_steps: 1 << 20, all_steps: 1 << 32, batch: 8 }
+        Self { target_gap: 0.0, max_labels: 4096, max_steps: 1 << 18, all_steps: 1 << 32, batch: 8 }
     }
 }
 
 /// How much longer than the first the second run over a task may take.
 pub const SECOND_RUN: u64 = 64;
 
+/// A solution with what it is worth in the end.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// Whose it is.
+    pub task: usize,
+    /// The solution.
+    pub solution: ChainSolution,
+    /// [`Decompose::value`] of it.
+    pub value: f64,
+}
+
 /// How far the solver got.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExactOutcome {
-    /// Best task, its solution and objective.
-    pub best: Option<(usize, ChainSolution)>,
+    /// The best solution.
+    pub best: Option<Found>,
     /// Nothing in the whole problem is below this.
     pub bound: f64,
     /// Solutions met on the way, best first, at most one per task.
-    pub runners_up: Vec<(usize, ChainSolution)>,
+    pub runners_up: Vec<Found>,
     /// Tasks in all.
     pub tasks: usize,
     /// Tasks whose chain was looked at.
@@ -101,13 +112,14 @@ pub fn solve<D: Decompose + ?Sized>(
         stopped: false,
     };
     for (task, solution) in problem.seeds() {
-        accept(&mut outcome, task, solution);
+        let value = problem.value(task, &solution);
+        accept(&mut outcome, Found { task, solution, value });
     }
     loop {
         open.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let incumbent = incumbent(&outcome);
         outcome.bound = open.first().map_or(incumbent, |o| o.0.min(incumbent));
-        progress(outcome.best.as_ref().map(|b| b.1.objective), outcome.bound);
+        progress(outcome.best.as_ref().map(|b| b.value), outcome.bound);
         open.retain(|o| o.0 < incumbent);
         if open.is_empty() || incumbent <= outcome.bound * (1.0 + settings.target_gap) {
             break;
@@ -127,9 +139,11 @@ pub fn solve<D: Decompose + ?Sized>(
         if chosen.is_empty() || outcome.steps > settings.all_steps {
             break;
         }
+        // Every run of this batch gets an equal part of what is left.
+        let steps = (settings.all_steps - outcome.steps) / chosen.len() as u64;
         let refined: Vec<Step> = chosen
             .par_iter()
-            .map(|&(bound, task, state)| refine(problem, settings, task, state, bound, incumbent))
+            .map(|&(bound, task, state)| refine(problem, settings, steps, task, state, bound, incumbent))
             .collect();
         for step in refined {
             outcome.relaxed += usize::from(step.was == Refined::No);
@@ -138,8 +152,8 @@ pub fn solve<D: Decompose + ?Sized>(
             let Some(entry) = open.iter_mut().find(|o| o.1 == step.task) else { continue };
             entry.0 = entry.0.max(step.bound);
             entry.2 = step.now;
-            if let Some(solution) = step.solution {
-                accept(&mut outcome, step.task, solution);
+            if let Some((solution, value)) = step.solution {
+                accept(&mut outcome, Found { task: step.task, solution, value });
             }
         }
         open.retain(|o| o.0.is_finite());
@@ -148,19 +162,22 @@ pub fn solve<D: Decompose + ?Sized>(
 }
 
 fn incumbent(outcome: &ExactOutcome) -> f64 {
-    outcome.best.as_ref().map_or(f64::INFINITY, |b| b.1.objective)
+    outcome.best.as_ref().map_or(f64::INFINITY, |b| b.value)
 }
 
-fn accept(outcome: &mut ExactOutcome, task: usize, solution: ChainSolution) {
-    let better = solution.objective < incumbent(outcome);
-    if better {
-        outcome.best = Some((task, solution.clone()));
+fn accept(outcome: &mut ExactOutcome, found: Found) {
+    if !found.value.is_finite() {
+        return;
     }
-    outcome.runners_up.retain(|(t, s)| *t != task || s.objective < solution.objective);
-    if !outcome.runners_up.iter().any(|(t, _)| *t == task) {
-        outcome.runners_up.push((task, solution));
+    if found.value < incumbent(outcome) {
+        outcome.best = Some(found.clone());
     }
-    outcome.runners_up.sort_by(|a, b| a.1.objective.total_cmp(&b.1.objective).then(a.0.cmp(&b.0)));
+    match outcome.runners_up.iter_mut().find(|f| f.task == found.task) {
+        Some(known) if known.value <= found.value => {}
+        Some(known) => *known = found,
+        None => outcome.runners_up.push(found),
+    }
+    outcome.runners_up.sort_by(|a, b| a.value.total_cmp(&b.value).then(a.task.cmp(&b.task)));
 }
 
 struct Step {
@@ -168,26 +185,31 @@ struct Step {
     was: Refined,
     now: Refined,
     bound: f64,
-    solution: Option<ChainSolution>,
+    solution: Option<(ChainSolution, f64)>,
     steps: u64,
 }
 
 fn refine<D: Decompose + ?Sized>(
     problem: &D,
     settings: &ExactSettings,
+    steps_left: u64,
     task: usize,
     was: Refined,
     bound: f64,
     incumbent: f64,
 ) -> Step {
     let closed = Step { task, was, now: Refined::Done, bound: f64::INFINITY, solution: None, steps: 0 };
+    let worth = |solution: ChainSolution| {
+        let value = problem.value(task, &solution);
+        (solution, value)
+    };
     let Some(chain) = problem.chain(task) else { return closed };
     // What is not below this cannot matter.
     let Some(relaxation) = Relaxation::new(&chain, incumbent) else { return Step { bound: incumbent, ..closed } };
     if was == Refined::No {
         return match relaxation.bound(&chain, incumbent) {
             Some((value, lists)) => {
-                let solution = rounded(&chain, &lists).filter(|s| s.objective < incumbent);
+                let solution = rounded(&chain, &lists).filter(|s| s.objective < incumbent).map(worth);
                 Step { now: Refined::Relaxed, bound: value, solution, ..closed }
             }
             None => Step { bound: incumbent, ..closed },
@@ -200,13 +222,13 @@ fn refine<D: Decompose + ?Sized>(
         incumbent,
         tolerance,
         max_labels: settings.max_labels,
-        max_steps: settings.max_steps.saturating_mul(if first { 1 } else { SECOND_RUN }),
+        max_steps: settings.max_steps.saturating_mul(if first { 1 } else { SECOND_RUN }).min(steps_left),
     };
     let LabelOutcome { best, complete, steps } = labels::solve(&chain, &relaxation, limits);
     let value = best.as_ref().map_or(incumbent, |b| b.objective);
     let proven = if complete { (value - tolerance).max(bound) } else { bound };
     let now = if first && !complete { Refined::Tried } else { Refined::Done };
-    Step { task, was, now, bound: proven, solution: best, steps }
+    Step { task, was, now, bound: proven, solution: best.map(worth), steps }
 }
 
 /// A solution with the given cuts, every segment filled by rounding its relaxation.

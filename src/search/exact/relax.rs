@@ -23,6 +23,8 @@ pub struct SegmentBounds {
     peak: Vec<f64>,
     /// Sum over the first `i` items of the least of every cost component.
     floor: Vec<Cost>,
+    /// Least of every component of entering the segment, whatever its first item.
+    entry: Cost,
 }
 
 /// Resource of an option under a multiplier.
@@ -53,7 +55,8 @@ pub fn hull_slopes(points: &mut [(f64, f64)]) -> Vec<f64> {
 
 impl SegmentBounds {
     /// Bounds of a segment that holds some of `items`, each with the multiplier in force for it.
-    pub fn new(chain: &Chain, cap: f64, items: &[FixedItem]) -> Self {
+    pub fn new(chain: &Chain, segment: usize, items: &[FixedItem]) -> Self {
+        let cap = chain.segments[segment].cap;
         let primary = |c: &Cost| chain.combine.primary(c);
         // Classes with their multipliers, each once.
         let mut kinds: Vec<(u32, f64)> = Vec::new();
@@ -114,14 +117,35 @@ impl SegmentBounds {
                 std::array::from_fn(|k| options.iter().map(|o| o.lead[k]).fold(f64::INFINITY, f64::min))
             })
             .collect();
+        let least_of = |class: u32, cost: &dyn Fn(u16) -> Cost| -> Cost {
+            let all: Vec<Cost> = chain.options[class as usize].iter().map(|o| cost(o.layout)).collect();
+            std::array::from_fn(|k| all.iter().map(|c| c[k]).fold(f64::INFINITY, f64::min))
+        };
+        let fixed = matches!(chain.cuts, Cuts::Fixed(_));
+        let firsts: Vec<u32> = match items.first() {
+            Some(first) if fixed => vec![chain.items[first.item as usize]],
+            _ => kinds.iter().map(|k| k.0).collect(),
+        };
+        let mut entry = [f64::INFINITY; COSTS];
+        for class in firsts {
+            let least = least_of(class, &|layout| chain.transition.entry(segment, class, layout));
+            entry = std::array::from_fn(|k| entry[k].min(least[k]));
+        }
         let mut floor = vec![[0.0; COSTS]];
-        for (item, &kind) in items.iter().zip(&kind_of) {
+        for (index, (item, &kind)) in items.iter().zip(&kind_of).enumerate() {
             let before: Cost = floor[floor.len() - 1];
             let lead = if item.lead { least_lead[kind] } else { [0.0; COSTS] };
-            floor.push(std::array::from_fn(|k| before[k] + least_cost[kind][k] + lead[k]));
+            let rejoin = if fixed && index > 0 && !item.follows {
+                let class = kinds[kind].0;
+                least_of(class, &|layout| chain.transition.rejoin(segment, class, layout))
+            } else {
+                [0.0; COSTS]
+            };
+            floor.push(std::array::from_fn(|k| before[k] + least_cost[kind][k] + lead[k] + rejoin[k]));
         }
         Self {
             cap,
+            entry: if items.is_empty() { [0.0; COSTS] } else { entry },
             floor,
             lambdas,
             prefix,
@@ -130,10 +154,15 @@ impl SegmentBounds {
         }
     }
 
-    /// Least of every cost component over items `i..j`.
+    /// Least of every cost component of a segment that holds items `i..j`.
     pub fn floor(&self, i: usize, j: usize) -> Cost {
         // Differences of sums may fall below zero by rounding.
-        std::array::from_fn(|k| (self.floor[j][k] - self.floor[i][k]).max(0.0))
+        std::array::from_fn(|k| (self.floor[j][k] - self.floor[i][k]).max(0.0) + self.entry[k])
+    }
+
+    /// Least of every cost component of entering the segment.
+    pub fn entry(&self) -> &Cost {
+        &self.entry
     }
 
     /// Least peak of item `i`.
@@ -235,13 +264,13 @@ impl Relaxation {
                     let known = (0..s).find(|&t| chain.segments[t] == *segment);
                     bounds.push(match known {
                         Some(t) => bounds[t].clone(),
-                        None => SegmentBounds::new(chain, segment.cap, &all(segment.multiplier)),
+                        None => SegmentBounds::new(chain, s, &all(segment.multiplier)),
                     });
                 }
             }
             Cuts::Fixed(lists) => {
-                for (segment, items) in chain.segments.iter().zip(lists) {
-                    bounds.push(SegmentBounds::new(chain, segment.cap, items));
+                for (s, items) in lists.iter().enumerate() {
+                    bounds.push(SegmentBounds::new(chain, s, items));
                 }
             }
         }
@@ -300,7 +329,7 @@ impl Relaxation {
         for s in (0..chain.segments.len()).rev() {
             let b = &self.bounds[s];
             let peak = (0..lists[s].len()).map(|k| b.peak(k)).fold(0.0, f64::max);
-            let primary = b.window(0, lists[s].len(), 0.0, peak)?;
+            let primary = b.window(0, lists[s].len(), 0.0, peak)? + chain.combine.primary(b.entry());
             state = chain.combine.push_relaxed(&state, s, primary, &b.floor(0, lists[s].len()));
         }
         let value = chain.combine.finish(&state);
@@ -327,6 +356,7 @@ impl Relaxation {
                         break;
                     }
                     let Some(primary) = b.window(i, j, 0.0, peak) else { break };
+                    let primary = primary + combine.primary(b.entry());
                     if primary > limit {
                         break;
                     }
