@@ -6,6 +6,7 @@
 mod check;
 mod failure;
 mod input;
+mod min_gpus;
 mod model;
 mod output;
 mod plan;
@@ -56,6 +57,8 @@ enum Command {
     Check(check::Args),
     /// Show what a model is: layer classes, parameters, FLOPs, memory
     Model(model::Args),
+    /// Find the smallest number of devices on which a model trains, and the smallest that makes sense
+    MinGpus(min_gpus::Args),
 }
 
 /// Reads the arguments of the process, does what they ask, and says how it ended.
@@ -71,6 +74,7 @@ pub fn main() -> ExitCode {
         Command::Plan(args) => plan::run(args, &output),
         Command::Check(args) => check::run(&args, &output),
         Command::Model(args) => model::run(&args, &output),
+        Command::MinGpus(args) => min_gpus::run(&args, &output),
     }));
     ExitCode::from(match done {
         Ok(Ok(code)) => code,

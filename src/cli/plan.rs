@@ -48,7 +48,7 @@ pub(super) fn run(args: Args, output: &Output) -> Ended {
     }
     threads(&inputs.search)?;
     let mut bar = Bar::new("pricing uniform plans");
-    let mut answer = plan(&inputs, Watch { interrupt: interrupt(), observer: Some(&mut bar) })?;
+    let mut answer = plan(&inputs, Watch { interrupt: interrupt(), observer: Some(&mut bar), quick: false })?;
     drop(bar);
     if let Some(target) = &inputs.search.target {
         answer.notes.push(format!("the rules of the target `{target}` are not checked yet"));

@@ -1,7 +1,7 @@
 //! Where time and memory of each stage go.
 
 use super::number::gigabytes;
-use super::{Align, Style, Table, percent, seconds};
+use super::{Align, Style, Table, percent};
 use crate::estimate::{Estimate, StageEstimate};
 
 /// Stages listed; of longer pipelines the first and the last ones, the slowest and the fullest.
@@ -46,29 +46,27 @@ fn table(columns: &[&str], rows: Vec<Option<Vec<String>>>, nothing: &str, style:
     table.without(|cell| cell == nothing || cell == "...").render(style)
 }
 
-/// Seconds of one iteration by stage and cause.
+/// Time of one iteration by stage and cause.
 pub(super) fn time(estimate: &Estimate, style: Style) -> String {
+    let total = estimate.iteration_time_s;
+    let (unit, factor) = if total < 1.0 { ("milliseconds", 1e3) } else { ("seconds", 1.0) };
+    let digits = match total * factor {
+        x if x >= 1000.0 => 0,
+        x if x >= 100.0 => 1,
+        x if x >= 10.0 => 2,
+        _ => 3,
+    };
+    let say = |s: f64| format!("{:.digits$}", s * factor);
     let rows = rows(estimate, |s| {
         let t = &s.time;
         let causes =
             [t.compute_s, t.tp_s, t.cp_s, t.ep_s, t.reshard_s, t.pp_s, t.bubble_s, t.dp_s, t.optimizer_s, t.jitter_s];
-        causes.into_iter().chain([causes.iter().sum()]).map(seconds).collect()
+        causes.into_iter().chain([causes.iter().sum()]).map(say).collect()
     });
-    let columns = [
-        "stage",
-        "compute",
-        "TP",
-        "CP",
-        "EP",
-        "reshard",
-        "PP",
-        "bubble",
-        "exposed DP",
-        "optimizer",
-        "stragglers",
-        "total",
-    ];
-    table(&columns, rows, "0.000", style)
+    let columns =
+        ["stage", "compute", "TP", "CP", "EP", "reshard", "PP", "bubble", "exposed DP", "optimizer", "jitter", "total"];
+    let title = style.title(&format!("Time of one iteration, {unit}"));
+    format!("{title}\n{}", table(&columns, rows, &say(0.0), style))
 }
 
 /// Gigabytes of one device of each stage by kind.

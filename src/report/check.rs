@@ -72,9 +72,10 @@ fn when(o: &crate::space::check::Overflow, in_flight: &[f64]) -> String {
     kinds.sort_by(|a, b| b.1.total_cmp(&a.1));
     let made: Vec<String> = kinds.iter().take(3).map(|(name, b)| format!("{name} {} GB", gigabytes(*b))).collect();
     let live: f64 = in_flight.iter().sum();
+    let passes = if in_flight.len() == 1 { "micro-batches" } else { "passes through its chunks" };
     let moment = match o.moment {
-        Moment::SteadyState => format!("in steady state, {live:.0} micro-batches in flight"),
-        Moment::Head => format!("while the head computes the loss, {live:.0} micro-batches in flight"),
+        Moment::SteadyState => format!("in steady state, {live:.0} {passes} in flight"),
+        Moment::Head => format!("while the head computes the loss, {live:.0} {passes} in flight"),
     };
     format!("{moment}: {} of {} GB usable; {}", gigabytes(o.needed_bytes), gigabytes(o.usable_bytes), made.join(", "))
 }

@@ -15,8 +15,10 @@ pub struct Shape {
     pub strategy: String,
     /// How many strategies the layers have between them.
     pub strategies: usize,
-    /// Micro-batches: `512 micro-batches of 1 sequence per rank`.
-    pub micro_batches: String,
+    /// Micro-batches per step.
+    pub micro_batches: u64,
+    /// Sequences of a micro-batch on one rank.
+    pub samples: u64,
 }
 
 /// A strategy as people write it, with the data parallelism that follows from `devices` per stage.
@@ -62,16 +64,23 @@ pub fn shape(plan: &Plan, spine: &Spine, job: &Job) -> Shape {
         },
         strategy: strategy(&most, n),
         strategies: layers.len(),
-        micro_batches: format!(
-            "{} micro-batch{} of {samples} sequence{} per rank",
-            grouped(plan.micro_batches as f64),
-            if plan.micro_batches == 1 { "" } else { "es" },
-            if samples == 1 { "" } else { "s" }
-        ),
+        micro_batches: plan.micro_batches,
+        samples,
     }
 }
 
 impl Shape {
+    /// The micro-batches in words: `512 micro-batches of 1 sequence`.
+    pub fn batches(&self) -> String {
+        format!(
+            "{} micro-batch{} of {} sequence{}",
+            grouped(self.micro_batches as f64),
+            if self.micro_batches == 1 { "" } else { "es" },
+            grouped(self.samples as f64),
+            if self.samples == 1 { "" } else { "s" }
+        )
+    }
+
     /// All but the micro-batches, in one line.
     pub fn line(&self) -> String {
         match self.strategies {
@@ -120,13 +129,15 @@ fn say(spans: &[Span]) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut streams: Option<Stream> = None;
     for s in spans {
-        let range = if s.first == s.last { s.first.to_string() } else { format!("{}-{}", s.first, s.last) };
+        let one = s.first == s.last;
+        let range = if one { s.first.to_string() } else { format!("{}-{}", s.first, s.last) };
+        let layers = if one { "layer" } else { "layers" };
         let word = match (s.kind, s.stream) {
             (PartKind::Layer, stream) if streams == Some(stream) => range,
-            (PartKind::Layer, Stream::Text) => format!("layers {range}"),
-            (PartKind::Layer, Stream::Encoder) => format!("encoder layers {range}"),
-            (PartKind::Layer, Stream::Vision) => format!("vision layers {range}"),
-            (PartKind::Mtp, _) if s.first == s.last => "MTP module".to_owned(),
+            (PartKind::Layer, Stream::Text) => format!("{layers} {range}"),
+            (PartKind::Layer, Stream::Encoder) => format!("encoder {layers} {range}"),
+            (PartKind::Layer, Stream::Vision) => format!("vision {layers} {range}"),
+            (PartKind::Mtp, _) if one => "MTP module".to_owned(),
             (PartKind::Mtp, _) => format!("MTP modules {range}"),
             _ => s.name.clone(),
         };

@@ -6,6 +6,7 @@ mod breakdown;
 mod check;
 mod layers;
 
+mod min_gpus;
 mod model;
 mod number;
 mod plan;
@@ -16,6 +17,7 @@ mod table;
 pub use check::check;
 pub use layers::{Shape, shape};
 
+pub use min_gpus::min_gpus;
 pub use model::model;
 pub use number::{grouped, percent, seconds, short_count};
 pub use plan::plan;

@@ -11,8 +11,8 @@ use crate::space::planner::Inputs;
 use crate::units::Seconds;
 use std::fmt::Write;
 
-/// Devices of a stage that are listed one by one.
-const LISTED_DEVICES: usize = 16;
+/// Clusters up to this size are listed device by device even where devices stand in their own order.
+const LISTED_DEVICES: u64 = 16;
 
 /// What was asked, in one line.
 pub(super) fn question(inputs: &Inputs) -> String {
@@ -74,12 +74,11 @@ pub(super) fn headline(estimate: &Estimate, inputs: &Inputs, style: Style) -> St
 /// A plan and its price under a title.
 pub(super) fn priced(plan: &Plan, estimate: &Estimate, inputs: &Inputs, spine: &Spine, style: Style) -> String {
     let shape = shape(plan, spine, &inputs.job);
-    let mut out = format!("  {} · {}\n", shape.line(), shape.micro_batches);
+    let mut out = format!("  {} · {} per rank\n", shape.line(), shape.batches());
     out.push_str(&headline(estimate, inputs, style));
     out.push('\n');
     out.push_str(&layers::stages(plan, spine, style));
-    let _ = writeln!(out, "\n{}", style.title("Time of one iteration, seconds"));
-    out.push_str(&breakdown::time(estimate, style));
+    let _ = write!(out, "\n{}", breakdown::time(estimate, style));
     let _ = writeln!(out, "\n{}", style.title("Memory of one device, GB"));
     out.push_str(&breakdown::memory(estimate, style));
     out
@@ -133,7 +132,7 @@ fn uniform(answer: &Answer, inputs: &Inputs, spine: &Spine, style: Style) -> Str
         return out;
     }
     let shape = shape(&u.plan, spine, &inputs.job);
-    let _ = writeln!(out, "  {} · {}", shape.line(), shape.micro_batches);
+    let _ = writeln!(out, "  {} · {} per rank", shape.line(), shape.batches());
     let _ = writeln!(
         out,
         "  {} s per iteration, {} tokens/s per device, {} GB",
@@ -164,13 +163,19 @@ fn alternatives(answer: &Answer, inputs: &Inputs, spine: &Spine, style: Style) -
         Table::new(&[("", Align::Right), ("slower", Align::Right), ("GB", Align::Right), ("plan", Align::Left)]);
     for (i, a) in answer.alternatives.iter().enumerate() {
         let shape = shape(&a.plan, spine, &inputs.job);
-        let tie = if a.near_tie { "near-tie; " } else { "" };
+        let kind = match (a.near_tie, a.uniform) {
+            (true, true) => " (near-tie, uniform)",
+            (true, false) => " (near-tie)",
+            (false, true) => " (uniform)",
+            (false, false) => "",
+        };
         table.row([
             format!("{}.", i + 2),
             percent(a.slower),
             gigabytes(a.estimate.peak_memory_bytes),
-            format!("{} · {}: {tie}{}", shape.line(), shape.micro_batches, a.gives_up),
+            format!("{} · {}{kind}", shape.line(), shape.batches()),
         ]);
+        table.row([String::new(), String::new(), String::new(), a.gives_up.clone()]);
     }
     out.push_str(&table.render(style));
     if answer.alternatives.iter().any(|a| a.near_tie) {
@@ -181,19 +186,20 @@ fn alternatives(answer: &Answer, inputs: &Inputs, spine: &Spine, style: Style) -
 }
 
 fn placement(answer: &Answer, style: Style) -> String {
-    if answer.placement.is_empty() {
+    let title = style.title("Placement");
+    let in_order = answer.placement.iter().flat_map(|s| &s.devices).copied().eq(0..answer.plan.devices);
+    if answer.placement.is_empty() || (in_order && answer.plan.devices > LISTED_DEVICES) {
+        // The table of stages says it all.
         return String::new();
     }
-    let mut out = format!("\n{}\n", style.title("Placement"));
+    let mut out = format!("\n{title}\n");
     let mut table =
         Table::new(&[("stage", Align::Left), ("devices", Align::Left), ("tensor-parallel groups", Align::Left)]);
     for s in &answer.placement {
         let groups = if s.tp_groups.iter().all(|g| g.len() == 1) {
             "none".to_owned()
         } else {
-            let shown: Vec<String> =
-                s.tp_groups.iter().take(LISTED_DEVICES).map(|g| format!("[{}]", list(g))).collect();
-            shown.join(" ")
+            s.tp_groups.iter().map(|g| format!("[{}]", list(g))).collect::<Vec<_>>().join(" ")
         };
         table.row([s.stage.to_string(), list(&s.devices), groups]);
     }

@@ -8,6 +8,7 @@ pub mod diagnose;
 pub mod explain;
 pub mod fast;
 pub mod layerwise;
+pub mod min_gpus;
 pub mod planner;
 pub mod profile;
 pub mod strategies;
