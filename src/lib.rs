@@ -3,7 +3,12 @@
 //! `units`, `memo`, `search` | `model`, `cluster`, `job` | `plan` | `cost`, `pipeline` | `estimate` | `space` | `report`, `cli`.
 
 pub mod cluster;
+pub mod cost;
+pub mod export;
+pub mod import;
 pub mod job;
 pub mod model;
+#[doc(hidden)]
+pub mod reference;
 pub mod search;
 pub mod units;

@@ -1,0 +1,3 @@
+//! What a layer, a collective, an iteration costs.
+
+pub mod galvatron;
