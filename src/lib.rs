@@ -10,5 +10,9 @@ pub mod job;
 pub mod model;
 #[doc(hidden)]
 pub mod reference;
+pub mod job;
+pub mod model;
+pub mod pipeline;
+pub mod plan;
 pub mod search;
 pub mod units;

@@ -1,3 +1,15 @@
 //! What a layer, a collective, an iteration costs.
 
 pub mod galvatron;
+//! What a layer, a collective and memory cost: the analytic model.
+
+pub mod collective;
+pub mod kernel;
+pub mod options;
+pub mod part;
+pub mod states;
+
+pub use collective::{Group, Network};
+pub use options::CostOptions;
+pub use part::{PartPrice, PassTime, Pricer};
+pub use states::States;

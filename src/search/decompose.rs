@@ -7,13 +7,9 @@
 use super::problem::Bound;
 
 /// Components of a cost vector. Unused ones stay zero.
-pub const COSTS: usize = 6;
-/// Components of a resource vector. Unused ones stay zero.
-pub const RESOURCES: usize = 2;
+pub const COSTS: usize = 8;
 /// A cost vector; every component non-negative, added over the items of a segment.
 pub type Cost = [f64; COSTS];
-/// A resource vector.
-pub type Resource = [f64; RESOURCES];
 
 /// One way to place an item.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,12 +20,27 @@ pub struct ChainOption {
     pub layout: u16,
     /// Added to the segment's cost.
     pub cost: Cost,
-    /// Added to the segment's resources.
-    pub fixed: Resource,
-    /// Added to the segment's resources, times the segment's multiplier.
-    pub scaled: Resource,
+    /// Added to the segment's cost as well when the item is one of the segment's lead (see [`FixedItem::lead`]).
+    pub lead: Cost,
+    /// Added to the segment's use of the resource.
+    pub fixed: f64,
+    /// Added to the segment's use of the resource, times the multiplier in force.
+    pub scaled: f64,
     /// The segment needs the largest of these on top of the sums.
-    pub peak: Resource,
+    pub peak: f64,
+}
+
+/// An item dealt to a segment from the start.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FixedItem {
+    /// Index into [`Chain::items`].
+    pub item: u32,
+    /// Multiplier of [`ChainOption::scaled`] for this item.
+    pub multiplier: f64,
+    /// Whether [`ChainOption::lead`] is added.
+    pub lead: bool,
+    /// Whether the item before it in this segment is its neighbour in the chain (otherwise no transition is paid).
+    pub follows: bool,
 }
 
 /// How items are dealt to segments.
@@ -41,18 +52,16 @@ pub enum Cuts {
         min_items: usize,
     },
     /// Segment `s` holds exactly these items, in this order.
-    Fixed(Vec<Vec<u32>>),
+    Fixed(Vec<Vec<FixedItem>>),
 }
 
-/// Cost and resources of a segment that do not depend on its items.
-#[derive(Debug, Clone, PartialEq)]
+/// What of a segment does not depend on its items.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Segment {
-    /// Multiplier of [`ChainOption::scaled`].
+    /// Multiplier of [`ChainOption::scaled`] under free cuts.
     pub multiplier: f64,
-    /// Resources used before any item.
-    pub base: Resource,
-    /// Limits.
-    pub cap: Resource,
+    /// How much of the resource there is.
+    pub cap: f64,
 }
 
 /// A chain to be solved.
@@ -67,17 +76,17 @@ pub struct Chain<'a> {
     /// The segments in order.
     pub segments: Vec<Segment>,
     /// Monotone fold over segments.
-    pub combine: &'a dyn Combine,
-    /// Cost added when an item in layout `.1` follows one in layout `.0` in the same segment.
-    pub transition: &'a dyn Transition,
+    pub combine: std::sync::Arc<dyn Combine + 'a>,
+    /// Costs of unlike neighbours.
+    pub transition: std::sync::Arc<dyn Transition + 'a>,
 }
 
 /// Cost of unlike neighbours.
-pub trait Transition: Sync {
+pub trait Transition: Sync + Send {
     /// Added between neighbours of layouts `from` and `to` inside a segment, when the later item is of class `class`.
     fn between(&self, class: u32, from: u16, to: u16) -> Cost;
-    /// Added to a segment whose first item has class `class` and layout `layout`, unless it is the first segment.
-    fn entry(&self, class: u32, layout: u16) -> Cost;
+    /// Added to segment `segment` whose first item has class `class` and layout `layout`.
+    fn entry(&self, segment: usize, class: u32, layout: u16) -> Cost;
 }
 
 /// State of the fold.
@@ -85,15 +94,25 @@ pub type Fold = [f64; 6];
 
 /// A fold over segments from the last to the first, monotone in every component of state and cost:
 /// larger in, never smaller out.
-pub trait Combine: Sync {
+pub trait Combine: Sync + Send {
     /// Before any segment.
     fn start(&self) -> Fold;
     /// Puts segment `segment` in front of those folded so far.
     fn push(&self, state: &Fold, segment: usize, cost: &Cost) -> Fold;
     /// The objective.
     fn finish(&self, state: &Fold) -> f64;
-    /// A lower bound on the objective when `segments` more segments are to be put in front whose costs sum to at least `total`.
-    fn bound(&self, state: &Fold, segments: usize, total: &Cost) -> f64;
+    /// The one number of a segment's cost that the objective depends on most; additive over items.
+    fn primary(&self, cost: &Cost) -> f64;
+    /// Like [`Combine::push`] for a segment of which only a lower bound on its primary cost is known: never above what
+    /// any cost vector with at least that primary cost gives.
+    fn push_relaxed(&self, state: &Fold, segment: usize, primary: f64) -> Fold;
+    /// The largest primary cost that a segment may have for the objective to stay below `objective`.
+    fn primary_limit(&self, objective: f64) -> f64;
+    /// A lower bound on the objective when `segments` more segments, whose primary costs sum to at least `primary`, are
+    /// put in front of `state`.
+    fn complete(&self, state: &Fold, segments: usize, primary: f64) -> f64;
+    /// By how much the objective can grow at most per unit of each cost component.
+    fn weights(&self) -> Cost;
 }
 
 /// Which item goes where and how.
@@ -119,4 +138,8 @@ pub trait Decompose: Sync {
     fn chain(&self, task: usize) -> Option<Chain<'_>>;
     /// The problem's solution for a solved chain.
     fn assemble(&self, task: usize, solution: &ChainSolution) -> Self::Solution;
+    /// Solutions known beforehand, as a first incumbent.
+    fn seeds(&self) -> Vec<(usize, ChainSolution)> {
+        Vec::new()
+    }
 }

@@ -1,0 +1,83 @@
+//! Time of single kernels by roofline: the larger of arithmetic at a size-dependent efficiency and memory traffic.
+//!
+//! `t = max((x + half_at) / (plateau * peak), bytes / (eta_bw * bandwidth), launch)`; the curve `plateau * x / (x + half_at)`
+//! is that of [`crate::cluster::Efficiency`] (COST: published GEMM tables are flat at large sizes and fall off below).
+
+use crate::cluster::{Device, Efficiency};
+use crate::job::Precision;
+use crate::units::{Bytes, Flops, FlopsPerSecond, Seconds};
+
+/// Weight-gradient products accumulate in fp32 and reach a little less than forward ones: 0.704 against 0.738 of the peak
+/// on A100 (SimuMax v1.2 system file `a100_pcie.json`, read 2026-11).
+const WEIGHT_GRADIENT_EFFICIENCY: f64 = 0.954;
+
+/// A backward pass of fused attention does 5 products for the forward's 2 (Dao 2023, FlashAttention-2, section 3.2).
+pub const ATTENTION_BACKWARD_FLOPS: f64 = 2.5;
+
+/// Kernel times on one device in one precision.
+#[derive(Debug, Clone, Copy)]
+pub struct Kernels<'a> {
+    device: &'a Device,
+    gemm_peak: FlopsPerSecond,
+    half_peak: FlopsPerSecond,
+    /// Bytes of one activation element.
+    pub element: f64,
+}
+
+impl<'a> Kernels<'a> {
+    /// Kernels of `device` for matrix products in `precision`. fp8 falls back to the half-precision rate on devices
+    /// without it; attention never runs in fp8.
+    pub fn new(device: &'a Device, precision: Precision) -> Self {
+        let half = device.peak.half;
+        let (gemm_peak, half_peak, element) = match precision {
+            Precision::Bf16 | Precision::Fp16 => (half, half, 2.0),
+            Precision::Fp8 => (device.peak.fp8.unwrap_or(half), half, 2.0),
+            Precision::Fp32 => (device.peak.single, device.peak.single, 4.0),
+        };
+        Self { device, gemm_peak, half_peak, element }
+    }
+
+    fn roofline(&self, flops: Flops, eta: Efficiency, peak: FlopsPerSecond, bytes: Bytes) -> Seconds {
+        if flops.0 <= 0.0 {
+            return Seconds::ZERO;
+        }
+        let arithmetic = Flops(flops.0 + eta.half_at) / (peak * eta.plateau);
+        arithmetic.max(self.traffic(bytes)).max(self.device.launch)
+    }
+
+    fn traffic(&self, bytes: Bytes) -> Seconds {
+        let eta = self.device.streaming;
+        Bytes(bytes.0 + eta.half_at) / (self.device.memory_bandwidth * eta.plateau)
+    }
+
+    /// A dense product of `m x k` by `k x n`, forward or input gradient.
+    pub fn gemm(&self, m: f64, k: f64, n: f64) -> Seconds {
+        let bytes = Bytes(self.element * (m * k + k * n + m * n));
+        self.roofline(Flops(2.0 * m * k * n), self.device.gemm, self.gemm_peak, bytes)
+    }
+
+    /// The product that gives the gradient of the `k x n` weights.
+    pub fn weight_gradient(&self, m: f64, k: f64, n: f64) -> Seconds {
+        self.gemm(m, k, n) / WEIGHT_GRADIENT_EFFICIENCY
+    }
+
+    /// `experts` equal products of `m x k` by `k x n` in one grouped kernel.
+    pub fn grouped_gemm(&self, experts: f64, m: f64, k: f64, n: f64) -> Seconds {
+        let bytes = Bytes(self.element * experts * (m * k + k * n + m * n));
+        let flops = Flops(experts * 2.0 * m * k * n);
+        let eta = self.device.grouped_gemm;
+        // The curve is one of the size of each expert's product: small experts leave tiles empty.
+        let eta = Efficiency { half_at: eta.half_at * experts, ..eta };
+        self.roofline(flops, eta, self.gemm_peak, bytes)
+    }
+
+    /// Fused attention of `flops` forward arithmetic, moving `bytes`.
+    pub fn attention(&self, flops: Flops, bytes: Bytes) -> Seconds {
+        self.roofline(flops, self.device.attention, self.half_peak, bytes)
+    }
+
+    /// A memory-bound kernel that moves `bytes`.
+    pub fn streaming(&self, bytes: Bytes) -> Seconds {
+        if bytes.0 <= 0.0 { Seconds::ZERO } else { self.traffic(bytes).max(self.device.launch) }
+    }
+}

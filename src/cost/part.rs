@@ -1,0 +1,620 @@
+//! Price of one part of the model under one strategy: time of its forward and backward pass for one micro-batch, of its
+//! communication, and the memory it holds.
+//!
+//! Sources, with the symbols of the field (b micro-batch, s sequence, h width, t tensor, c context, e expert ways):
+//! arithmetic and communication volumes after Narayanan 2021 (SC21) section 3.2, Korthikanti 2022 sections 4.2 and 5,
+//! ZeRO section 7, Liu 2023 (ring attention), Jacobs 2023 (Ulysses); memory by the lists of tensors that each operator
+//! keeps for its backward pass.
+
+use super::collective::{Group, Network};
+use super::kernel::{ATTENTION_BACKWARD_FLOPS, Kernels};
+use super::options::{self, CostOptions};
+use super::states::{StateBytes, States};
+use crate::cluster::Pool;
+use crate::job::{Job, Precision};
+use crate::model::{Op, OpKind, Shard, Span, Stream, Sublayer, SublayerKind};
+use crate::plan::{LayerStrategy, PartClass, PartKind, Recompute, Spine};
+use crate::units::{Bytes, Flops, Seconds};
+use serde::{Deserialize, Serialize};
+use std::ops::{Add, AddAssign, Mul};
+
+/// Time of one pass of one micro-batch, by cause; communication as far as it is not hidden.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct PassTime {
+    /// Kernels, recomputation included.
+    pub compute: Seconds,
+    /// Tensor-parallel (and vocabulary-parallel) collectives.
+    pub tensor: Seconds,
+    /// Context-parallel and Ulysses exchanges.
+    pub context: Seconds,
+    /// Expert dispatch and combine.
+    pub expert: Seconds,
+    /// Gathers and scatters of ZeRO-2 and ZeRO-3 within the micro-batch.
+    pub data: Seconds,
+    /// Resharding between unlike neighbours.
+    pub reshard: Seconds,
+}
+
+impl PassTime {
+    /// All of it.
+    pub fn total(&self) -> Seconds {
+        self.compute + self.tensor + self.context + self.expert + self.data + self.reshard
+    }
+}
+impl Add for PassTime {
+    type Output = Self;
+    fn add(self, o: Self) -> Self {
+        Self {
+            compute: self.compute + o.compute,
+            tensor: self.tensor + o.tensor,
+            context: self.context + o.context,
+            expert: self.expert + o.expert,
+            data: self.data + o.data,
+            reshard: self.reshard + o.reshard,
+        }
+    }
+}
+impl AddAssign for PassTime {
+    fn add_assign(&mut self, o: Self) {
+        *self = *self + o;
+    }
+}
+impl Mul<f64> for PassTime {
+    type Output = Self;
+    fn mul(self, k: f64) -> Self {
+        Self {
+            compute: self.compute * k,
+            tensor: self.tensor * k,
+            context: self.context * k,
+            expert: self.expert * k,
+            data: self.data * k,
+            reshard: self.reshard * k,
+        }
+    }
+}
+
+/// Price of one part.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct PartPrice {
+    /// Forward pass of one micro-batch.
+    pub forward: PassTime,
+    /// Backward pass of one micro-batch, recomputation included.
+    pub backward: PassTime,
+    /// Gradient reduction at the end of the step, nothing hidden yet.
+    pub reduce: Seconds,
+    /// Gather of updated weights after the optimizer (ZeRO-1 and 2), nothing hidden yet.
+    pub gather: Seconds,
+    /// Optimizer update.
+    pub optimizer: Seconds,
+    /// Model states.
+    pub states: States,
+    /// Kept for the backward pass, per micro-batch in flight.
+    pub activations: Bytes,
+    /// Held for a moment while this part runs backward: recomputed tensors, gathered weights, gradients of activations, logits.
+    pub transient: Bytes,
+    /// Parameters held by one rank before ZeRO cuts.
+    pub parameters: f64,
+}
+
+/// Everything that prices depend on and that stays the same for all parts of a question.
+#[derive(Debug, Clone, Copy)]
+pub struct Pricer<'a> {
+    job: &'a Job,
+    kernels: Kernels<'a>,
+    network: Network<'a>,
+    per: StateBytes,
+    options: CostOptions,
+    memory_bandwidth: f64,
+}
+
+/// Tokens and cuts of one part on one rank.
+#[derive(Debug, Clone, Copy)]
+struct Cut {
+    tp: f64,
+    cp: f64,
+    ulysses: f64,
+    ep: f64,
+    etp: f64,
+    sequence_parallel: bool,
+    /// Samples of the micro-batch on one rank.
+    samples: f64,
+    /// Tokens that tensor-parallel products see.
+    tokens: f64,
+    /// Tokens of norms, residuals and replicated products.
+    own_tokens: f64,
+}
+
+/// What one pass over operators adds up to.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tally {
+    forward: Seconds,
+    backward: Seconds,
+    /// Forward time of what selective recomputation redoes.
+    redo: Seconds,
+    /// Time of attention kernels, forward.
+    attention: Seconds,
+    /// Bytes kept for backward, and the part that selective recomputation drops.
+    kept: f64,
+    droppable: f64,
+    /// Time of products that expand a latent into heads.
+    expansion: Seconds,
+    /// Parameters of one rank: dense ones and those of routed experts.
+    dense: f64,
+    experts: f64,
+    /// Bytes of keys and values of one rank (context parallelism passes them on) and of all heads (Ulysses).
+    key_value: f64,
+    heads: f64,
+    /// Bytes that a rank dispatches to experts.
+    dispatch: f64,
+    has_tensor_cut: bool,
+}
+
+impl<'a> Pricer<'a> {
+    /// Prices on the devices of `pool`.
+    pub fn new(pool: &'a Pool, job: &'a Job, options: CostOptions) -> Self {
+        Self {
+            job,
+            kernels: Kernels::new(&pool.device, job.precision),
+            network: Network::new(pool, options.nic_sharing),
+            per: StateBytes::of(job),
+            options,
+            memory_bandwidth: pool.device.memory_bandwidth.0,
+        }
+    }
+
+    /// The network that prices are made with.
+    pub fn network(&self) -> &Network<'a> {
+        &self.network
+    }
+
+    /// Samples of one micro-batch that a rank sees: `global_batch / (micro_batches * dp)`.
+    pub fn samples(&self, strategy: &LayerStrategy, stage_devices: u64, micro_batches: u64) -> f64 {
+        let dp = stage_devices as f64 / strategy.model_ways() as f64;
+        self.job.global_batch as f64 / (micro_batches as f64 * dp)
+    }
+
+    /// Prices `part` on a stage of `stage_devices` with `micro_batches` per step.
+    pub fn price(
+        &self,
+        part: &PartClass,
+        strategy: &LayerStrategy,
+        stage_devices: u64,
+        micro_batches: u64,
+    ) -> PartPrice {
+        let head_like = matches!(part.kind, PartKind::Head | PartKind::Embedding);
+        if head_like && !self.options.head {
+            return PartPrice::default();
+        }
+        let samples = self.samples(strategy, stage_devices, micro_batches);
+        let cut = self.cut(part.stream, strategy, samples);
+        let element = self.kernels.element;
+        let tp_group = Group { size: u64::from(strategy.tp), stride: 1 };
+        let mut price = PartPrice::default();
+        let mut whole = Tally::default();
+        let mut largest_redo = 0.0f64;
+        for sublayer in &part.sublayers {
+            let tally = self.sublayer(sublayer, &cut);
+            self.communicate(sublayer, part, &tally, strategy, &cut, &mut price);
+            largest_redo = largest_redo.max(tally.droppable);
+            whole.add(&tally);
+        }
+        if let Some(vocab) = part.vocab {
+            self.vocabulary(part, vocab, tp_group, &cut, &mut whole, &mut price);
+        }
+        price.forward.compute += whole.forward;
+        price.backward.compute += whole.backward;
+
+        // The input of a part is kept by its first norm or product; full recomputation keeps nothing else.
+        let boundary = part.boundary as f64 * cut.own_tokens * element;
+        match strategy.recompute {
+            Recompute::None => price.activations = Bytes(whole.kept),
+            Recompute::Selective => {
+                price.activations = Bytes(whole.kept - whole.droppable);
+                price.backward.compute += whole.redo;
+                price.transient += Bytes(largest_redo);
+            }
+            Recompute::Full if matches!(part.kind, PartKind::Layer) => {
+                price.activations = Bytes(boundary);
+                price.backward.compute += whole.forward;
+                price.backward.tensor += price.forward.tensor;
+                price.backward.context += price.forward.context;
+                price.backward.expert += price.forward.expert;
+                price.transient += Bytes(whole.kept);
+            }
+            Recompute::Full => price.activations = Bytes(whole.kept),
+        }
+        // Gradients of the activations around the running operators.
+        price.transient += Bytes(4.0 * boundary);
+        self.data_parallel(strategy, stage_devices, &whole, &mut price);
+        price
+    }
+
+    fn cut(&self, stream: Stream, s: &LayerStrategy, samples: f64) -> Cut {
+        let sequence = Spine::tokens(stream, self.job) as f64;
+        let tokens = samples * sequence / (f64::from(s.cp) * f64::from(s.ulysses));
+        Cut {
+            tp: f64::from(s.tp),
+            cp: f64::from(s.cp),
+            ulysses: f64::from(s.ulysses),
+            ep: f64::from(s.ep),
+            etp: f64::from(s.etp),
+            sequence_parallel: s.sequence_parallel,
+            samples,
+            tokens,
+            own_tokens: if s.sequence_parallel { tokens / f64::from(s.tp) } else { tokens },
+        }
+    }
+
+    /// Kernels, kept tensors and parameters of a residual branch.
+    fn sublayer(&self, sublayer: &Sublayer, cut: &Cut) -> Tally {
+        let mut tally = Tally::default();
+        let mut inputs_kept: Vec<u64> = Vec::new();
+        let hidden = sublayer.ops.iter().find_map(|o| match o.kind {
+            OpKind::Linear { input, .. } => Some(input),
+            _ => None,
+        });
+        for op in &sublayer.ops {
+            self.operator(op, cut, hidden, &mut inputs_kept, &mut tally);
+        }
+        tally
+    }
+
+    fn operator(&self, op: &Op, cut: &Cut, hidden: Option<u64>, inputs_kept: &mut Vec<u64>, tally: &mut Tally) {
+        let k = &self.kernels;
+        let element = k.element;
+        let product_element = if self.job.precision == Precision::Fp8 { 1.0 } else { element };
+        let ways = |shard: Shard| match shard {
+            Shard::Column { units } | Shard::Row { units } => cut.tp.min(units as f64),
+            Shard::Replicated => 1.0,
+        };
+        let tokens_of = |shard: Shard| if shard == Shard::Replicated { cut.own_tokens } else { cut.tokens };
+        match op.kind {
+            OpKind::Linear { input, output, bias, shard } => {
+                let (i, o) = (input as f64, output as f64);
+                let w = ways(shard);
+                let (m, kk, n) = match shard {
+                    Shard::Column { .. } => (cut.tokens, i, o / w),
+                    Shard::Row { .. } => (cut.tokens, i / w, o),
+                    Shard::Replicated => (cut.own_tokens, i, o),
+                };
+                let time = k.gemm(m, kk, n);
+                tally.forward += time;
+                tally.backward += time + k.weight_gradient(m, kk, n);
+                tally.dense += i * o / w;
+                if bias {
+                    tally.dense += if matches!(shard, Shard::Row { .. }) { o } else { o / w };
+                }
+                tally.has_tensor_cut |= shard != Shard::Replicated;
+                // Products from a narrower tensor than the residual stream are MLA's up-projections.
+                if matches!(shard, Shard::Column { .. }) && hidden.is_some_and(|h| input < h) {
+                    tally.expansion += time;
+                }
+                match shard {
+                    // The input of a row cut is the output of an activation or of attention: its own tensor.
+                    Shard::Row { .. } => {
+                        let bytes = m * kk * product_element;
+                        tally.kept += bytes;
+                        // What attention gave is dear to redo, what an activation gave is cheap.
+                        if !tally.has_attention() {
+                            tally.droppable += bytes;
+                        }
+                    }
+                    // Products of one width read one tensor: q, k and v, or gate and up.
+                    _ if !inputs_kept.contains(&input) => {
+                        inputs_kept.push(input);
+                        let bytes = cut.own_tokens * i * product_element;
+                        tally.kept += bytes;
+                        tally.droppable += bytes;
+                    }
+                    _ => {}
+                }
+            }
+            OpKind::Norm { width, instances, parameters, shard } => {
+                let values = width as f64 * instances as f64 / ways(shard) * tokens_of(shard);
+                let time = k.streaming(Bytes(2.0 * element * values));
+                tally.forward += time;
+                tally.redo += time;
+                tally.backward += k.streaming(Bytes(4.0 * element * values));
+                tally.kept += element * values;
+                tally.dense += parameters as f64;
+            }
+            OpKind::Attention { heads, kv_heads, qk_dim, v_dim, span } => {
+                self.attention(cut, heads, kv_heads, qk_dim, v_dim, span, tally);
+            }
+            OpKind::LinearAttention { k_heads, v_heads, k_dim, v_dim } => {
+                let heads = v_heads as f64 / cut.tp.min(v_heads as f64) / cut.ulysses;
+                let tokens = cut.tokens * cut.ulysses;
+                let (kd, vd) = (k_dim as f64, v_dim as f64);
+                // Chunked gated delta rule (Yang 2024, section 3.3) with chunks of 64: state update and read
+                // 2 * 2 k v, within a chunk 2 * 64 (2 k + 2 v) per token and head.
+                let flops = heads * tokens * (4.0 * kd * vd + 2.0 * LINEAR_CHUNK * 2.0 * (kd + vd));
+                let values = tokens * heads * (2.0 * kd * k_heads as f64 / v_heads as f64 + 2.0 * vd);
+                let time = k.attention(Flops(flops), Bytes(element * values));
+                tally.forward += time;
+                tally.backward += time * ATTENTION_BACKWARD_FLOPS;
+                tally.attention += time;
+                tally.kept += element * values;
+                // The recurrent state goes from rank to rank instead of keys and values.
+                tally.key_value += element * heads * kd * vd * cut.samples;
+                tally.heads += element * values / 2.0;
+            }
+            OpKind::Indexer { heads, dim, ratio } => {
+                let context = self.job.sequence as f64 / 2.0 / ratio as f64;
+                let flops = 2.0 * heads as f64 * dim as f64 * context * cut.tokens;
+                let time = k.attention(Flops(flops), Bytes(element * cut.tokens * heads as f64 * dim as f64));
+                tally.forward += time;
+                tally.backward += time * 2.0;
+                tally.kept += element * cut.tokens * heads as f64 * dim as f64;
+            }
+            OpKind::Elementwise { width, reads, shard } => {
+                let values = width as f64 / ways(shard) * tokens_of(shard);
+                let time = k.streaming(Bytes(element * values * (reads as f64 + 1.0)));
+                tally.forward += time;
+                tally.backward += k.streaming(Bytes(element * values * (2.0 * reads as f64 + 1.0)));
+                // Residual sums and rotations need nothing for their backward pass; activations and gates keep their inputs.
+                if shard != Shard::Replicated && !op.name.contains("rotary") && !op.name.contains("rope") {
+                    tally.kept += element * values * reads as f64;
+                    tally.redo += time;
+                }
+            }
+            OpKind::Weights { parameters, shard } => tally.dense += parameters as f64 / ways(shard),
+            OpKind::Experts { experts, top_k, input, ffn, gated, bias } => {
+                let (e, i) = (experts as f64, input as f64);
+                let f = ffn as f64 / cut.etp;
+                let products = if gated { 3.0 } else { 2.0 };
+                let local = (e / cut.ep).max(1.0);
+                let copies = cut.own_tokens * top_k as f64 * cut.etp * self.job.expert_imbalance;
+                let each = copies / local;
+                let up = k.grouped_gemm(local, each, i, f * (products - 1.0));
+                let down = k.grouped_gemm(local, each, f, i);
+                let act = k.streaming(Bytes(element * copies * f * products));
+                // Permutation into expert order and back: a read and a write of every copy each.
+                let permute = k.streaming(Bytes(4.0 * element * cut.own_tokens * top_k as f64 * i));
+                tally.forward += up + down + act + permute;
+                tally.backward += (up + down) * 2.0 + act * 1.5 + permute;
+                tally.redo += act;
+                tally.experts += local * (products * i * f + if bias { f * (products - 1.0) + i } else { 0.0 });
+                tally.dispatch += cut.own_tokens * top_k as f64 * i * element;
+                tally.kept += copies * i * product_element;
+                tally.kept += copies * f * (products - 1.0) * element;
+                tally.kept += copies * f * product_element;
+                tally.droppable += copies * f * product_element;
+                // The combined output is kept for the gradient of the router's weights.
+                tally.kept += cut.own_tokens * top_k as f64 * i * element;
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn attention(&self, cut: &Cut, heads: u64, kv_heads: u64, qk_dim: u64, v_dim: u64, span: Span, tally: &mut Tally) {
+        let element = self.kernels.element;
+        let (q, v) = (qk_dim as f64, v_dim as f64);
+        let a = heads as f64 / cut.tp.min(heads as f64) / cut.ulysses;
+        let g = (kv_heads as f64 / cut.tp.min(kv_heads as f64) / cut.ulysses).max(1.0).min(a.max(1.0));
+        let tokens = cut.tokens * cut.ulysses;
+        let sequence = tokens * cut.cp / cut.samples;
+        let context = self.context(span, sequence);
+        let flops = 2.0 * tokens * context * a * (q + v);
+        let bytes = element * tokens * (a * (q + v) + g * (q + v));
+        let time = self.kernels.attention(Flops(flops), Bytes(bytes));
+        tally.forward += time;
+        tally.backward += time * ATTENTION_BACKWARD_FLOPS;
+        tally.attention += time;
+        // q, k, v and the fp32 log-sum-exp; the output is the input of the output projection.
+        let keys = element * tokens * (a * q + g * (q + v));
+        tally.kept += keys + 4.0 * tokens * a;
+        if tally.expansion.0 > 0.0 {
+            tally.droppable += keys;
+            tally.redo += tally.expansion;
+        }
+        let reach = match span {
+            Span::Sliding { window } => (window as f64 / (sequence / cut.cp)).min(1.0),
+            Span::Chunked { chunk } => (chunk as f64 / (sequence / cut.cp)).min(1.0),
+            _ => 1.0,
+        };
+        tally.key_value += element * tokens * g * (q + v) * reach;
+        tally.heads += element * tokens * (a * (q + v) + g * (q + v));
+    }
+
+    /// Mean number of positions that a query reads.
+    fn context(&self, span: Span, sequence: f64) -> f64 {
+        // A causal window of w sees min(i, w) positions at position i.
+        let windowed = |w: f64| if w >= sequence { sequence / 2.0 } else { w - w * w / (2.0 * sequence) };
+        match span {
+            Span::Causal => sequence / 2.0,
+            Span::Sliding { window } => windowed(window as f64),
+            Span::Chunked { chunk } => (chunk as f64).min(sequence) / 2.0,
+            Span::Bidirectional => sequence,
+            Span::Encoder => Spine::tokens(Stream::Encoder, self.job) as f64,
+            Span::Selected { top_k } => windowed(top_k as f64),
+            Span::Compressed { ratio, top_k, window } => {
+                let entries = sequence / 2.0 / ratio as f64;
+                windowed(window as f64) + top_k.map_or(entries, |k| entries.min(k as f64))
+            }
+        }
+    }
+
+    /// Exposed communication of one residual branch.
+    fn communicate(
+        &self,
+        sublayer: &Sublayer,
+        part: &PartClass,
+        tally: &Tally,
+        strategy: &LayerStrategy,
+        cut: &Cut,
+        price: &mut PartPrice,
+    ) {
+        let element = self.kernels.element;
+        let hidden = |f: f64| if self.options.overlap { 1.0 - f } else { 1.0 };
+        if strategy.tp > 1 && tally.has_tensor_cut && part.kind != PartKind::Side {
+            let group = Group { size: u64::from(strategy.tp), stride: 1 };
+            let streams = part.boundary as f64;
+            let whole = Bytes(cut.tokens * streams * element);
+            // Forward a gather and a scatter; backward the same plus the gather of the products' inputs again
+            // (Korthikanti 2022, section 4.2.2). Without sequence parallelism an all-reduce each way, hidden by nothing.
+            if strategy.sequence_parallel {
+                let one = self.network.gather(whole, group) * hidden(options::TENSOR_OVERLAP);
+                price.forward.tensor += one * 2.0;
+                price.backward.tensor += one * 3.0;
+            } else {
+                let one = self.network.all_reduce(whole, group);
+                price.forward.tensor += one;
+                price.backward.tensor += one;
+            }
+        }
+        if strategy.ulysses > 1 && tally.heads > 0.0 {
+            let group = Group { size: u64::from(strategy.ulysses), stride: u64::from(strategy.tp) };
+            let exchange = self.network.all_to_all(Bytes(tally.heads), group);
+            price.forward.context += exchange;
+            price.backward.context += exchange;
+        }
+        if strategy.cp > 1 && tally.key_value > 0.0 {
+            let stride = u64::from(strategy.tp) * u64::from(strategy.ulysses);
+            let step = self.network.ring_step(Bytes(tally.key_value), Group { size: u64::from(strategy.cp), stride });
+            let ring = step * (f64::from(strategy.cp) - 1.0);
+            let share = if self.options.overlap { options::CONTEXT_OVERLAP } else { 0.0 };
+            let behind = tally.attention * share;
+            // Keys and values forward; backward they go round again with their gradients.
+            price.forward.context += (ring - behind).max(step);
+            price.backward.context += (ring * 2.0 - behind * ATTENTION_BACKWARD_FLOPS).max(step * 2.0);
+        }
+        if sublayer.kind == SublayerKind::Moe && strategy.ep > 1 {
+            let group = Group { size: u64::from(strategy.ep), stride: u64::from(strategy.etp) };
+            // Tokens leave in fp8 where products are fp8, and come back in the activations' format.
+            let out = if self.job.precision == Precision::Fp8 { 0.5 } else { 1.0 };
+            let full = self.network.all_to_all(Bytes(tally.dispatch * self.job.expert_imbalance), group);
+            let dispatch = self.network.all_to_all(Bytes(tally.dispatch * out * self.job.expert_imbalance), group);
+            price.forward.expert += dispatch + full;
+            price.backward.expert += full + full;
+        }
+        if sublayer.kind == SublayerKind::Moe && strategy.etp > 1 {
+            let group = Group { size: u64::from(strategy.etp), stride: 1 };
+            let one = self.network.gather(Bytes(tally.dispatch * f64::from(strategy.etp)), group);
+            price.forward.expert += one * 2.0;
+            price.backward.expert += one * 2.0;
+        }
+    }
+
+    /// Embedding look-up, or head and loss.
+    fn vocabulary(
+        &self,
+        part: &PartClass,
+        vocab: u64,
+        group: Group,
+        cut: &Cut,
+        whole: &mut Tally,
+        price: &mut PartPrice,
+    ) {
+        let k = &self.kernels;
+        let element = k.element;
+        // Megatron pads the vocabulary to a multiple of 128 times the tensor-parallel ways.
+        let unit = 128.0 * cut.tp;
+        let rows = (vocab as f64 / unit).ceil() * unit / cut.tp;
+        let width = part.boundary as f64;
+        whole.dense += rows * width;
+        let tokens_whole = Bytes(cut.tokens * width * element);
+        if part.kind == PartKind::Embedding {
+            let time = k.streaming(Bytes(2.0 * element * cut.tokens * width));
+            whole.forward += time;
+            whole.backward += time * 2.0;
+            if cut.tp > 1.0 {
+                let one = if cut.sequence_parallel {
+                    self.network.gather(tokens_whole, group)
+                } else {
+                    self.network.all_reduce(tokens_whole, group)
+                };
+                price.forward.tensor += one;
+                price.backward.tensor += if cut.sequence_parallel { one } else { Seconds::ZERO };
+            }
+            return;
+        }
+        let time = k.gemm(cut.tokens, width, rows);
+        whole.forward += time;
+        whole.backward += time + k.weight_gradient(cut.tokens, width, rows);
+        // The loss reads and writes the logits: cast, maximum, exponent and sum forward, gradient backward.
+        whole.forward += k.streaming(Bytes(cut.tokens * rows * 10.0));
+        whole.backward += k.streaming(Bytes(cut.tokens * rows * 6.0));
+        whole.kept += cut.own_tokens * width * element;
+        price.transient += Bytes(options::LOSS_BYTES * cut.tokens * rows);
+        if cut.tp > 1.0 {
+            let one = if cut.sequence_parallel {
+                self.network.gather(tokens_whole, group)
+            } else {
+                self.network.all_reduce(tokens_whole, group)
+            };
+            let reductions = self.network.all_reduce(Bytes(4.0 * cut.tokens), group) * 3.0;
+            price.forward.tensor += reductions + if cut.sequence_parallel { one } else { Seconds::ZERO };
+            price.backward.tensor += one * if cut.sequence_parallel { 2.0 } else { 1.0 };
+        }
+    }
+
+    /// States, gradient reduction, weight gathers and the optimizer.
+    fn data_parallel(&self, strategy: &LayerStrategy, stage_devices: u64, whole: &Tally, price: &mut PartPrice) {
+        let dense_ways = stage_devices / u64::from(strategy.tp);
+        let dense_group = Group { size: dense_ways, stride: u64::from(strategy.tp) };
+        let expert_block = u64::from(strategy.ep) * u64::from(strategy.etp);
+        let expert_group = Group { size: stage_devices / expert_block, stride: expert_block };
+        price.parameters = whole.dense + whole.experts;
+        for (parameters, group) in [(whole.dense, dense_group), (whole.experts, expert_group)] {
+            if parameters == 0.0 {
+                continue;
+            }
+            let ways = group.size as f64;
+            price.states += States::new(parameters, self.per, strategy.zero, ways);
+            let shard = parameters / if strategy.zero >= 1 { ways } else { 1.0 };
+            let traffic = 2.0 * (self.per.weights + self.per.optimizer) + self.per.gradients;
+            price.optimizer += Seconds(shard * traffic / (self.memory_bandwidth * options::OPTIMIZER_EFFICIENCY));
+            if group.size == 1 {
+                continue;
+            }
+            let scatter = self.network.gather(Bytes(parameters * self.per.gradients), group);
+            let gather = self.network.gather(Bytes(parameters * self.per.weights), group);
+            match strategy.zero {
+                0 => price.reduce += scatter * 2.0,
+                1 => {
+                    price.reduce += scatter;
+                    price.gather += gather;
+                }
+                2 => {
+                    price.backward.data += scatter;
+                    price.gather += gather;
+                }
+                _ => {
+                    price.forward.data += gather;
+                    price.backward.data += gather + scatter;
+                    price.transient += Bytes(2.0 * parameters * self.per.weights + parameters * self.per.gradients);
+                }
+            }
+            if strategy.zero == 2 {
+                price.transient += Bytes(parameters * self.per.gradients);
+            }
+        }
+        if self.options.overlap {
+            let exposed = |pass: &mut PassTime| {
+                let behind = pass.compute * options::GATHER_OVERLAP;
+                pass.data = (pass.data - behind).max(Seconds::ZERO);
+            };
+            exposed(&mut price.forward);
+            exposed(&mut price.backward);
+        }
+    }
+}
+
+/// Chunk length of the gated delta rule's kernels (flash-linear-attention, 2025).
+const LINEAR_CHUNK: f64 = 64.0;
+
+impl Tally {
+    fn has_attention(&self) -> bool {
+        self.heads > 0.0
+    }
+
+    fn add(&mut self, o: &Tally) {
+        self.forward += o.forward;
+        self.backward += o.backward;
+        self.redo += o.redo;
+        self.kept += o.kept;
+        self.droppable += o.droppable;
+        self.dense += o.dense;
+        self.experts += o.experts;
+    }
+}

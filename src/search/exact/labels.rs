@@ -1,0 +1,368 @@
+//! Dynamic programming with labels: all undominated ways to fill a segment, then all undominated ways to cut the chain.
+//!
+//! A label is a partial segment, grown from its last item towards its first: cost vector, resource, peak, layout of the
+//! item in front (label setting for the resource-constrained shortest path; Irnich and Desaulniers 2005). A label is
+//! dropped when another of its layout is nowhere worse, when its Lagrangian completion exceeds what the incumbent allows,
+//! or, with a tolerance, when another costs the objective at most a stated amount more; what may be lost is accounted for.
+
+use super::relax::{Anywhere, Relaxation, insert_fold, resource};
+use crate::search::decompose::{COSTS, Chain, ChainSolution, Cost, Cuts, FixedItem, Fold};
+
+/// Limits of one run.
+#[derive(Debug, Clone, Copy)]
+pub struct LabelLimits {
+    /// Only solutions below this objective are looked for.
+    pub incumbent: f64,
+    /// How much the objective may lose in all by near-dominance; 0 is exact.
+    pub tolerance: f64,
+    /// Most labels kept per window; beyond it the run stays a heuristic.
+    pub max_labels: usize,
+    /// Most label extensions in all; beyond it the run gives up.
+    pub max_extensions: u64,
+}
+
+/// What a run found.
+#[derive(Debug, Clone)]
+pub struct LabelOutcome {
+    /// The best solution below the incumbent.
+    pub best: Option<ChainSolution>,
+    /// Whether every better solution was ruled out, but for the tolerance.
+    pub complete: bool,
+    /// Label extensions made.
+    pub extensions: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Label {
+    cost: Cost,
+    used: f64,
+    peak: f64,
+    layout: u16,
+    option: u32,
+    parent: u32,
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    labels: Vec<Label>,
+    parent: usize,
+    children: Vec<(u32, usize)>,
+}
+
+/// Windows that share their items, from the last backwards, share their labels.
+struct Windows<'c, 'a> {
+    chain: &'c Chain<'a>,
+    limits: LabelLimits,
+    limit: f64,
+    slack: f64,
+    weights: Cost,
+    nodes: Vec<Node>,
+    complete: bool,
+    extensions: u64,
+}
+
+fn add(a: &Cost, b: &Cost) -> Cost {
+    std::array::from_fn(|k| a[k] + b[k])
+}
+
+impl<'c, 'a> Windows<'c, 'a> {
+    fn new(chain: &'c Chain<'a>, limits: LabelLimits) -> Self {
+        let slack = limits.tolerance / chain.items.len().max(1) as f64;
+        Self {
+            chain,
+            limits,
+            limit: chain.combine.primary_limit(limits.incumbent),
+            slack,
+            weights: chain.combine.weights(),
+            nodes: Vec::new(),
+            complete: true,
+            extensions: 0,
+        }
+    }
+
+    fn root(&mut self) -> usize {
+        let start = Label { cost: [0.0; COSTS], used: 0.0, peak: 0.0, layout: u16::MAX, option: u32::MAX, parent: 0 };
+        self.nodes.push(Node { labels: vec![start], ..Node::default() });
+        self.nodes.len() - 1
+    }
+
+    /// Puts an item in front of the windows of `node`. `behind` is the class of the item that was in front, `rest` bounds
+    /// the primary cost still to come.
+    fn extend(
+        &mut self,
+        node: usize,
+        item: FixedItem,
+        behind: Option<(u32, bool)>,
+        cap: f64,
+        rest: &dyn Fn(f64, f64) -> Option<f64>,
+    ) -> usize {
+        let class = self.chain.items[item.item as usize];
+        let mut fresh: Vec<(f64, Label)> = Vec::new();
+        for (parent, label) in self.nodes[node].labels.iter().enumerate() {
+            for (index, option) in self.chain.options[class as usize].iter().enumerate() {
+                self.extensions += 1;
+                let used = label.used + resource(option, item.multiplier);
+                let peak = label.peak.max(option.peak);
+                if used + peak > cap {
+                    continue;
+                }
+                let mut cost = add(&label.cost, &option.cost);
+                if item.lead {
+                    cost = add(&cost, &option.lead);
+                }
+                if let Some((later, true)) = behind
+                    && label.layout != option.layout
+                {
+                    cost = add(&cost, &self.chain.transition.between(later, option.layout, label.layout));
+                }
+                let primary = self.chain.combine.primary(&cost);
+                let Some(more) = rest(used, peak) else { continue };
+                if primary + more > self.limit {
+                    continue;
+                }
+                let layout = option.layout;
+                fresh.push((primary, Label { cost, used, peak, layout, option: index as u32, parent: parent as u32 }));
+            }
+        }
+        let labels = self.undominated(fresh);
+        self.nodes.push(Node { labels, parent: node, children: Vec::new() });
+        self.nodes.len() - 1
+    }
+
+    fn undominated(&mut self, mut fresh: Vec<(f64, Label)>) -> Vec<Label> {
+        fresh.sort_by(|a, b| {
+            (a.1.layout.cmp(&b.1.layout)).then(a.0.total_cmp(&b.0)).then(a.1.used.total_cmp(&b.1.used))
+        });
+        let mut kept: Vec<(f64, Label)> = Vec::new();
+        let mut group = 0;
+        for (primary, x) in fresh {
+            if kept.len() > group && kept[group].1.layout != x.layout {
+                group = kept.len();
+            }
+            let covered = kept[group..].iter().any(|(_, y)| {
+                if y.used > x.used || y.peak > x.peak {
+                    return false;
+                }
+                let worse: f64 = (0..COSTS).map(|k| self.weights[k] * (y.cost[k] - x.cost[k]).max(0.0)).sum();
+                worse <= self.slack
+            });
+            if !covered {
+                kept.push((primary, x));
+            }
+        }
+        if kept.len() > self.limits.max_labels {
+            self.complete = false;
+            kept.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.used.total_cmp(&b.1.used)));
+            // Cheap labels and small ones: either end of the trade-off alone would lead nowhere.
+            let half = self.limits.max_labels / 2;
+            let mut rest = kept.split_off(half);
+            rest.sort_by(|a, b| (a.1.used + a.1.peak).total_cmp(&(b.1.used + b.1.peak)).then(a.0.total_cmp(&b.0)));
+            rest.truncate(half);
+            kept.extend(rest);
+        }
+        kept.into_iter().map(|(_, l)| l).collect()
+    }
+
+    /// Options of the items of a window, first item first.
+    fn trace(&self, mut node: usize, mut label: usize) -> Vec<u32> {
+        let mut options = Vec::new();
+        loop {
+            let l = &self.nodes[node].labels[label];
+            if l.option == u32::MAX {
+                return options;
+            }
+            options.push(l.option);
+            label = l.parent as usize;
+            node = self.nodes[node].parent;
+        }
+    }
+
+    fn exhausted(&self) -> bool {
+        self.extensions > self.limits.max_extensions
+    }
+}
+
+/// Where a fold came from.
+#[derive(Debug, Clone, Copy)]
+struct Back {
+    node: usize,
+    label: usize,
+    end: usize,
+    state: usize,
+}
+
+/// Solves `chain` for objectives below the incumbent.
+pub fn solve(chain: &Chain, relaxation: &Relaxation, limits: LabelLimits) -> LabelOutcome {
+    match &chain.cuts {
+        Cuts::Fixed(lists) => solve_fixed(chain, relaxation, limits, lists),
+        Cuts::Free { .. } => solve_free(chain, relaxation, limits),
+    }
+}
+
+fn finish(
+    chain: &Chain,
+    windows: Windows,
+    ends: Vec<Vec<Vec<(Fold, Back)>>>,
+    lists: Option<&[Vec<FixedItem>]>,
+) -> LabelOutcome {
+    let p = chain.segments.len();
+    let (complete, extensions) = (windows.complete && !windows.exhausted(), windows.extensions);
+    let best = ends[0][0]
+        .iter()
+        .map(|(f, b)| (chain.combine.finish(f), b))
+        .filter(|(v, _)| *v < windows.limits.incumbent)
+        .min_by(|a, b| a.0.total_cmp(&b.0));
+    let best = best.map(|(objective, back)| {
+        let mut options = vec![0u32; chain.items.len()];
+        let mut segments = Vec::with_capacity(p);
+        let (mut at, mut back) = (0usize, *back);
+        for s in 0..p {
+            let items: Vec<u32> = match lists {
+                Some(lists) => lists[s].iter().map(|f| f.item).collect(),
+                None => (at as u32..back.end as u32).collect(),
+            };
+            for (item, option) in items.iter().zip(windows.trace(back.node, back.label)) {
+                let class = chain.items[*item as usize] as usize;
+                options[*item as usize] = chain.options[class][option as usize].id;
+            }
+            segments.push(items);
+            at = back.end;
+            if s + 1 < p {
+                back = ends[s + 1][at][back.state].1;
+            }
+        }
+        ChainSolution { segments, options, objective }
+    });
+    LabelOutcome { best, complete, extensions }
+}
+
+fn solve_fixed(chain: &Chain, relaxation: &Relaxation, limits: LabelLimits, lists: &[Vec<FixedItem>]) -> LabelOutcome {
+    let combine = &chain.combine;
+    let mut windows = Windows::new(chain, limits);
+    let mut leaves = Vec::with_capacity(lists.len());
+    for (s, items) in lists.iter().enumerate() {
+        let known = (0..s).find(|&t| same_content(chain, &lists[t], items) && chain.segments[t] == chain.segments[s]);
+        if let Some(t) = known {
+            leaves.push(leaves[t]);
+            continue;
+        }
+        let bounds = &relaxation.bounds[s];
+        let mut node = windows.root();
+        let mut behind = None;
+        for k in (0..items.len()).rev() {
+            let item = items[k];
+            let least_peak = (0..k).map(|i| bounds.peak(i)).fold(0.0, f64::max);
+            let rest = |used: f64, peak: f64| bounds.window(0, k, used, peak.max(least_peak));
+            node = windows.extend(node, item, behind, chain.segments[s].cap, &rest);
+            behind = Some((chain.items[item.item as usize], item.follows));
+        }
+        leaves.push(node);
+    }
+    // `ends[s]` holds one list of folds: all segments from `s` on.
+    let p = lists.len();
+    let mut ends: Vec<Vec<Vec<(Fold, Back)>>> = vec![vec![Vec::new()]; p];
+    let mut states: Vec<(Fold, usize)> = vec![(combine.start(), 0)];
+    for s in (0..p).rev() {
+        let mut set: Vec<(Fold, Back)> = Vec::new();
+        let first = lists[s].first().map(|f| chain.items[f.item as usize]);
+        let remaining: f64 = 0.0;
+        for (label, l) in windows.nodes[leaves[s]].labels.iter().enumerate() {
+            let entry = first.map_or([0.0; COSTS], |class| chain.transition.entry(s, class, l.layout));
+            let cost = add(&l.cost, &entry);
+            for (state, index) in &states {
+                let pushed = combine.push(state, s, &cost);
+                if combine.complete(&pushed, s, remaining) < limits.incumbent {
+                    insert_fold(&mut set, pushed, Back { node: leaves[s], label, end: 0, state: *index });
+                }
+            }
+        }
+        states = set.iter().enumerate().map(|(i, (f, _))| (*f, i)).collect();
+        ends[s] = vec![set];
+    }
+    finish(chain, windows, ends, Some(lists))
+}
+
+fn same_content(chain: &Chain, a: &[FixedItem], b: &[FixedItem]) -> bool {
+    a.len() == b.len()
+        && a.iter().zip(b).all(|(x, y)| {
+            chain.items[x.item as usize] == chain.items[y.item as usize]
+                && x.multiplier == y.multiplier
+                && x.lead == y.lead
+                && x.follows == y.follows
+        })
+}
+
+fn solve_free(chain: &Chain, relaxation: &Relaxation, limits: LabelLimits) -> LabelOutcome {
+    let combine = &chain.combine;
+    let (n, p) = (chain.items.len(), chain.segments.len());
+    let mut windows = Windows::new(chain, limits);
+    let mut roots: Vec<usize> = Vec::new();
+    let mut rests: Vec<Vec<Anywhere>> = Vec::new();
+    for s in 0..p {
+        let same: Vec<usize> = (0..p).filter(|&t| chain.segments[t] == chain.segments[s]).collect();
+        if same[0] < s {
+            roots.push(roots[same[0]]);
+            rests.push(rests[same[0]].clone());
+            continue;
+        }
+        let fewest = same.iter().map(|&t| relaxation.fewest[t]).min().unwrap_or(0);
+        roots.push(windows.root());
+        rests.push((0..=fewest).map(|r| relaxation.bounds[s].anywhere(r)).collect());
+    }
+    let mut ends: Vec<Vec<Vec<(Fold, Back)>>> = vec![vec![Vec::new(); n + 1]; p + 1];
+    let nowhere = Back { node: 0, label: 0, end: n, state: 0 };
+    ends[p][n].push((combine.start(), nowhere));
+    for s in (0..p).rev() {
+        let (least, most) = relaxation.reach(s);
+        let bounds = &relaxation.bounds[s];
+        let cap = chain.segments[s].cap;
+        for j in (1..=n).filter(|&j| !ends[s + 1][j].is_empty()).collect::<Vec<_>>() {
+            let mut node = roots[s];
+            for i in (least..j).rev() {
+                let depth = j - i;
+                if depth > relaxation.longest[s] || windows.exhausted() {
+                    break;
+                }
+                let class = chain.items[i];
+                let known = windows.nodes[node].children.iter().find(|c| c.0 == class).map(|c| c.1);
+                node = match known {
+                    Some(child) => child,
+                    None => {
+                        let to_come = rests[s].len().saturating_sub(1).saturating_sub(depth);
+                        let anywhere = &rests[s][to_come.min(rests[s].len() - 1)];
+                        let rest = |used: f64, peak: f64| bounds.rest(anywhere, used, peak);
+                        let item = FixedItem {
+                            item: i as u32,
+                            multiplier: chain.segments[s].multiplier,
+                            lead: false,
+                            follows: true,
+                        };
+                        let behind = (depth > 1).then(|| (chain.items[i + 1], true));
+                        let child = windows.extend(node, item, behind, cap, &rest);
+                        windows.nodes[node].children.push((class, child));
+                        child
+                    }
+                };
+                if windows.nodes[node].labels.is_empty() {
+                    break;
+                }
+                if i > most || depth < relaxation.fewest[s] {
+                    continue;
+                }
+                let mut set = std::mem::take(&mut ends[s][i]);
+                for (label, l) in windows.nodes[node].labels.iter().enumerate() {
+                    let cost = add(&l.cost, &chain.transition.entry(s, class, l.layout));
+                    for (state, (fold, _)) in ends[s + 1][j].iter().enumerate() {
+                        let pushed = combine.push(fold, s, &cost);
+                        if combine.complete(&pushed, s, relaxation.primary[i]) < limits.incumbent {
+                            insert_fold(&mut set, pushed, Back { node, label, end: j, state });
+                        }
+                    }
+                }
+                ends[s][i] = set;
+            }
+        }
+    }
+    ends.truncate(p);
+    finish(chain, windows, ends, None)
+}

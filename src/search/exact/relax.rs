@@ -1,0 +1,314 @@
+//! Lower bounds for a chain by Lagrangian relaxation of each segment's resource.
+//!
+//! For a segment with cap `R` and any multiplier `lambda >= 0`, the primary cost of items `i..j` is at least
+//! `sum_i min_o (p_o + lambda r_o) - lambda R` (Lagrangian duality; Fisher 1981). With prefix sums over items this takes
+//! constant time per window and `lambda`; taking the slopes of the classes' lower convex hulls as `lambda` makes it the
+//! linear relaxation of the window's multiple-choice knapsack (Sinha and Zoltners 1979).
+
+use crate::search::decompose::{Chain, ChainOption, Cost, Cuts, FixedItem, Fold};
+
+/// Most multipliers kept per segment: more only sharpen the bound between hull slopes.
+const MAX_LAMBDAS: usize = 24;
+
+/// Bounds of windows of one segment.
+#[derive(Debug, Clone)]
+pub struct SegmentBounds {
+    cap: f64,
+    lambdas: Vec<f64>,
+    /// `prefix[l][i]`: sum over the first `i` items of `min_o (p + lambda_l r)`.
+    prefix: Vec<Vec<f64>>,
+    /// Sum over the first `i` items of the least resource.
+    resource: Vec<f64>,
+    /// Least peak of each item.
+    peak: Vec<f64>,
+}
+
+/// Resource of an option under a multiplier.
+pub fn resource(option: &ChainOption, multiplier: f64) -> f64 {
+    option.fixed + multiplier * option.scaled
+}
+
+/// Slopes of the lower convex hull of (resource, primary).
+fn hull_slopes(points: &mut [(f64, f64)]) -> Vec<f64> {
+    points.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    let mut hull: Vec<(f64, f64)> = Vec::new();
+    for &p in points.iter() {
+        if hull.last().is_some_and(|q| p.1 >= q.1) {
+            continue;
+        }
+        while hull.len() >= 2 {
+            let (a, b) = (hull[hull.len() - 2], hull[hull.len() - 1]);
+            if (b.1 - a.1) * (p.0 - a.0) >= (p.1 - a.1) * (b.0 - a.0) {
+                hull.pop();
+            } else {
+                break;
+            }
+        }
+        hull.push(p);
+    }
+    hull.windows(2).map(|w| (w[0].1 - w[1].1) / (w[1].0 - w[0].0)).filter(|s| s.is_finite() && *s > 0.0).collect()
+}
+
+impl SegmentBounds {
+    /// Bounds of a segment that holds some of `items`, each with the multiplier in force for it.
+    pub fn new(chain: &Chain, cap: f64, items: &[FixedItem]) -> Self {
+        let primary = |c: &Cost| chain.combine.primary(c);
+        // Classes with their multipliers, each once.
+        let mut kinds: Vec<(u32, f64)> = Vec::new();
+        let mut kind_of = Vec::with_capacity(items.len());
+        for item in items {
+            let key = (chain.items[item.item as usize], item.multiplier);
+            let index = kinds.iter().position(|k| *k == key).unwrap_or_else(|| {
+                kinds.push(key);
+                kinds.len() - 1
+            });
+            kind_of.push(index);
+        }
+        let points: Vec<Vec<(f64, f64)>> = kinds
+            .iter()
+            .map(|&(class, multiplier)| {
+                chain.options[class as usize].iter().map(|o| (resource(o, multiplier), primary(&o.cost))).collect()
+            })
+            .collect();
+        let mut lambdas: Vec<f64> = points.iter().flat_map(|p| hull_slopes(&mut p.clone())).collect();
+        lambdas.sort_by(f64::total_cmp);
+        lambdas.dedup();
+        if lambdas.len() > MAX_LAMBDAS {
+            lambdas = (0..MAX_LAMBDAS).map(|i| lambdas[i * (lambdas.len() - 1) / (MAX_LAMBDAS - 1)]).collect();
+        }
+        lambdas.insert(0, 0.0);
+        let least: Vec<Vec<f64>> = points
+            .iter()
+            .map(|p| lambdas.iter().map(|l| p.iter().map(|(r, w)| w + l * r).fold(f64::INFINITY, f64::min)).collect())
+            .collect();
+        let sums = |value: &dyn Fn(usize) -> f64| {
+            let mut total = 0.0;
+            let mut out = Vec::with_capacity(items.len() + 1);
+            out.push(0.0);
+            for &kind in &kind_of {
+                total += value(kind);
+                out.push(total);
+            }
+            out
+        };
+        let prefix = (0..lambdas.len()).map(|l| sums(&|kind| least[kind][l])).collect();
+        let least_resource: Vec<f64> =
+            points.iter().map(|p| p.iter().map(|x| x.0).fold(f64::INFINITY, f64::min)).collect();
+        let least_peak: Vec<f64> = kinds
+            .iter()
+            .map(|&(class, _)| chain.options[class as usize].iter().map(|o| o.peak).fold(f64::INFINITY, f64::min))
+            .collect();
+        Self {
+            cap,
+            lambdas,
+            prefix,
+            resource: sums(&|kind| least_resource[kind]),
+            peak: kind_of.iter().map(|&k| least_peak[k]).collect(),
+        }
+    }
+
+    /// Least peak of item `i`.
+    pub fn peak(&self, i: usize) -> f64 {
+        self.peak[i]
+    }
+
+    /// Least primary cost of items `i..j` whose least peaks reach at most `peak`, on top of a label that already uses
+    /// `used` of the resource; `None` if they do not fit.
+    pub fn window(&self, i: usize, j: usize, used: f64, peak: f64) -> Option<f64> {
+        let free = self.cap - used - peak;
+        if self.resource[j] - self.resource[i] > free * (1.0 + 1e-12) {
+            return None;
+        }
+        let mut best = 0.0f64;
+        for (lambda, prefix) in self.lambdas.iter().zip(&self.prefix) {
+            best = best.max(prefix[j] - prefix[i] - lambda * free);
+        }
+        Some(best)
+    }
+
+    /// For windows of `length` items anywhere: per multiplier the least sum, and the least resource.
+    pub fn anywhere(&self, length: usize) -> Anywhere {
+        let n = self.resource.len() - 1;
+        let least = |p: &[f64]| (0..=n - length).map(|i| p[i + length] - p[i]).fold(f64::INFINITY, f64::min);
+        Anywhere { sums: self.prefix.iter().map(|p| least(p)).collect(), resource: least(&self.resource) }
+    }
+
+    /// Least primary cost that `rest` adds to a label using `used` plus `peak`; `None` if it does not fit.
+    pub fn rest(&self, rest: &Anywhere, used: f64, peak: f64) -> Option<f64> {
+        let free = self.cap - used - peak;
+        if rest.resource > free * (1.0 + 1e-12) {
+            return None;
+        }
+        let mut best = 0.0f64;
+        for (lambda, sum) in self.lambdas.iter().zip(&rest.sums) {
+            best = best.max(sum - lambda * free);
+        }
+        Some(best)
+    }
+}
+
+/// Bounds of a run of items of unknown position.
+#[derive(Debug, Clone)]
+pub struct Anywhere {
+    sums: Vec<f64>,
+    resource: f64,
+}
+
+/// The items of each segment with bounds: under free cuts every segment may hold any item.
+#[derive(Debug, Clone)]
+pub struct Relaxation {
+    /// Per segment.
+    pub bounds: Vec<SegmentBounds>,
+    /// Least sum of primary costs of the first `i` items, any segment.
+    pub primary: Vec<f64>,
+    /// Longest window of each segment whose bound stays within the limit (free cuts only).
+    pub longest: Vec<usize>,
+    /// Fewest items that each segment must hold, given the longest of the others (free cuts only).
+    pub fewest: Vec<usize>,
+}
+
+/// Whether `a` is at least as good as `b` in every component.
+pub fn dominates(a: &Fold, b: &Fold) -> bool {
+    a.iter().zip(b).all(|(x, y)| x <= y)
+}
+
+/// Adds `x` to a set of mutually undominated folds; returns whether it went in.
+pub fn insert_fold<T>(set: &mut Vec<(Fold, T)>, x: Fold, tag: T) -> bool {
+    if set.iter().any(|(y, _)| dominates(y, &x)) {
+        return false;
+    }
+    set.retain(|(y, _)| !dominates(&x, y));
+    set.push((x, tag));
+    true
+}
+
+impl Relaxation {
+    /// Prepares bounds under the assumption that only objectives below `incumbent` matter; `None` when the relaxation
+    /// itself cannot stay below it.
+    pub fn new(chain: &Chain, incumbent: f64) -> Option<Self> {
+        let n = chain.items.len();
+        let all = |multiplier| -> Vec<FixedItem> {
+            (0..n as u32).map(|item| FixedItem { item, multiplier, lead: false, follows: true }).collect()
+        };
+        let least: Vec<f64> = chain
+            .options
+            .iter()
+            .map(|o| o.iter().map(|x| chain.combine.primary(&x.cost)).fold(f64::INFINITY, f64::min))
+            .collect();
+        let mut primary = vec![0.0; n + 1];
+        for i in 0..n {
+            primary[i + 1] = primary[i] + least[chain.items[i] as usize];
+        }
+        let mut bounds: Vec<SegmentBounds> = Vec::with_capacity(chain.segments.len());
+        match &chain.cuts {
+            Cuts::Free { .. } => {
+                for (s, segment) in chain.segments.iter().enumerate() {
+                    let known = (0..s).find(|&t| chain.segments[t] == *segment);
+                    bounds.push(match known {
+                        Some(t) => bounds[t].clone(),
+                        None => SegmentBounds::new(chain, segment.cap, &all(segment.multiplier)),
+                    });
+                }
+            }
+            Cuts::Fixed(lists) => {
+                for (segment, items) in chain.segments.iter().zip(lists) {
+                    bounds.push(SegmentBounds::new(chain, segment.cap, items));
+                }
+            }
+        }
+        let mut relaxation = Self { bounds, primary, longest: Vec::new(), fewest: Vec::new() };
+        if let Cuts::Free { min_items } = chain.cuts {
+            relaxation.lengths(chain, min_items, incumbent)?;
+        }
+        Some(relaxation)
+    }
+
+    fn lengths(&mut self, chain: &Chain, min_items: usize, incumbent: f64) -> Option<()> {
+        let n = chain.items.len();
+        let limit = chain.combine.primary_limit(incumbent);
+        for (s, bounds) in self.bounds.iter().enumerate() {
+            if let Some(t) = (0..s).find(|&t| chain.segments[t] == chain.segments[s]) {
+                self.longest.push(self.longest[t]);
+                continue;
+            }
+            // Two pointers: a window inside one that fits fits as well.
+            let (mut longest, mut i) = (0, 0);
+            for j in 1..=n {
+                while i < j {
+                    let peak = (i..j).map(|k| bounds.peak(k)).fold(0.0, f64::max);
+                    match bounds.window(i, j, 0.0, peak) {
+                        Some(w) if w <= limit => break,
+                        _ => i += 1,
+                    }
+                }
+                longest = longest.max(j - i);
+            }
+            self.longest.push(longest);
+        }
+        let total: usize = self.longest.iter().sum();
+        if total < n || self.longest.iter().any(|&l| l < min_items) {
+            return None;
+        }
+        self.fewest = self.longest.iter().map(|l| n.saturating_sub(total - l).max(min_items)).collect();
+        Some(())
+    }
+
+    /// Items that segments `0..s` may hold in all, least and most.
+    pub fn reach(&self, s: usize) -> (usize, usize) {
+        (self.fewest[..s].iter().sum(), self.longest[..s].iter().sum())
+    }
+
+    /// A lower bound on the chain's objective, or `None` if nothing below `incumbent` exists.
+    pub fn bound(&self, chain: &Chain, incumbent: f64) -> Option<f64> {
+        let combine = &chain.combine;
+        let p = chain.segments.len();
+        match &chain.cuts {
+            Cuts::Fixed(lists) => {
+                let mut state = combine.start();
+                for s in (0..p).rev() {
+                    let b = &self.bounds[s];
+                    let peak = (0..lists[s].len()).map(|k| b.peak(k)).fold(0.0, f64::max);
+                    let primary = b.window(0, lists[s].len(), 0.0, peak)?;
+                    state = combine.push_relaxed(&state, s, primary);
+                }
+                let value = combine.finish(&state);
+                (value < incumbent).then_some(value)
+            }
+            Cuts::Free { .. } => {
+                let n = chain.items.len();
+                let limit = combine.primary_limit(incumbent);
+                let mut at: Vec<Vec<(Fold, ())>> = vec![Vec::new(); n + 1];
+                at[n].push((combine.start(), ()));
+                for s in (0..p).rev() {
+                    let (least, most) = self.reach(s);
+                    let mut next: Vec<Vec<(Fold, ())>> = vec![Vec::new(); n + 1];
+                    let b = &self.bounds[s];
+                    for j in (1..=n).filter(|&j| !at[j].is_empty()) {
+                        let mut peak = 0.0f64;
+                        for i in (0..j).rev() {
+                            peak = peak.max(b.peak(i));
+                            if j - i > self.longest[s] || i < least {
+                                break;
+                            }
+                            let Some(primary) = b.window(i, j, 0.0, peak) else { break };
+                            if primary > limit {
+                                break;
+                            }
+                            if i > most || j - i < self.fewest[s] {
+                                continue;
+                            }
+                            for (state, ()) in &at[j] {
+                                let pushed = combine.push_relaxed(state, s, primary);
+                                if combine.complete(&pushed, s, self.primary[i]) < incumbent {
+                                    insert_fold(&mut next[i], pushed, ());
+                                }
+                            }
+                        }
+                    }
+                    at = next;
+                }
+                at[0].iter().map(|(f, ())| combine.finish(f)).min_by(f64::total_cmp).filter(|v| *v < incumbent)
+            }
+        }
+    }
+}
