@@ -8,11 +8,10 @@ pub mod export;
 pub mod import;
 pub mod job;
 pub mod model;
-#[doc(hidden)]
-pub mod reference;
-pub mod job;
-pub mod model;
 pub mod pipeline;
 pub mod plan;
+#[doc(hidden)]
+pub mod reference;
 pub mod search;
+pub mod space;
 pub mod units;
