@@ -1,5 +1,14 @@
 //! Galvatron's search space (version 2.4.1) under its final objective, as a decision tree and as chains for exact methods.
 
+mod dual;
+pub mod exact;
+pub mod fold;
+pub mod knapsack;
+pub mod objective;
+mod problem;
+pub mod stage;
 pub mod strategies;
 pub mod table;
 pub mod tasks;
+
+pub use problem::GalvatronSpace;
