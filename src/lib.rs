@@ -4,12 +4,16 @@
 
 pub mod cluster;
 pub mod cost;
+pub mod error;
+pub mod estimate;
 pub mod export;
 pub mod import;
 pub mod job;
 pub mod model;
 pub mod pipeline;
 pub mod plan;
+pub mod question;
+pub mod read;
 #[doc(hidden)]
 pub mod reference;
 pub mod search;

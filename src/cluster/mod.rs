@@ -4,6 +4,18 @@
 //! domain (NVLink, xGMI), the nodes of a pool, a site. Levels are ordered from the inside out, each unit made of whole
 //! units of the level before.
 
+pub mod curves;
+pub mod devices;
+mod error;
+pub mod fabric;
+pub mod file;
+pub mod groups;
+pub mod instances;
+mod validate;
+
+pub use error::ClusterError;
+pub use validate::MOST_DEVICES;
+
 use crate::units::{Bytes, BytesPerSecond, Dollars, FlopsPerSecond, Seconds};
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +50,13 @@ pub struct Efficiency {
     pub half_at: f64,
 }
 
+impl Efficiency {
+    /// Fraction of the peak at size `x`; zero at zero.
+    pub fn at(&self, x: f64) -> f64 {
+        if x > 0.0 { self.plateau * x / (x + self.half_at) } else { 0.0 }
+    }
+}
+
 /// One accelerator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Device {
@@ -49,11 +68,11 @@ pub struct Device {
     pub memory: Bytes,
     /// Main-memory bandwidth.
     pub memory_bandwidth: BytesPerSecond,
-    /// Dense matrix products.
+    /// Dense matrix products; `half_at` in FLOP of one product.
     pub gemm: Efficiency,
-    /// Grouped matrix products of experts.
+    /// Grouped matrix products of experts; `half_at` in FLOP of one expert's product.
     pub grouped_gemm: Efficiency,
-    /// Fused attention.
+    /// Fused attention; FLOP with causal positions counted once (half of the square), backward 2.5 times the forward.
     pub attention: Efficiency,
     /// Memory-bound kernels, fraction of `memory_bandwidth`.
     pub streaming: Efficiency,

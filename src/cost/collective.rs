@@ -1,30 +1,23 @@
 //! Time of collectives over the real placement of their group.
 //!
-//! Per level of links, `t = S (n - k) / n / B`: a child unit holding `k` of the `n` members must receive all it has not,
-//! through the links that its members drive together, shared with the groups of the same kind that run at once. Levels
-//! work at the same time (the slowest counts), latencies add: `alpha (q - 1)` over `q` child units. Small messages reach
-//! less: `x / B * (1 + 2 h / (x + h))` gives half the plateau at `x = h` and vanishes beside the latency below it.
-//! On one level this is the ring: all-reduce `2 (n - 1) alpha + 2 (n - 1) / n S / B` (Thakur 2005, section 4.4).
+//! Per level of links, a child unit holding `k` of the `n` members must receive all it has not, through the links that its
+//! members drive together, shared with the groups of the same kind that run at once: `S (n - k) / n / B`. Messages reach
+//! `s / (s + half_at)` of the plateau (see [`crate::cluster::fabric`]). Levels work at the same time (the slowest counts),
+//! latencies add: `alpha (q - 1)` over `q` child units. On one level this is the ring: all-reduce
+//! `2 (n - 1) alpha + 2 (n - 1) / n S / B` (Thakur 2005, section 4.4).
 
-use crate::cluster::{Level, Pool};
+use crate::cluster::Pool;
+pub use crate::cluster::groups::Group;
 use crate::units::{Bytes, Seconds};
+use std::collections::BTreeMap;
 
-/// `size` devices, `stride` apart, together with the like groups that tile the devices of a stage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Group {
-    /// Members.
-    pub size: u64,
-    /// Distance of neighbouring members.
-    pub stride: u64,
-}
-
-/// How a group lies on one level.
+/// How a group uses one level of links.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Share {
     /// Members in one child unit.
     inner: f64,
-    /// Members in the unit.
-    outer: f64,
+    /// Child units in the unit.
+    children: f64,
     /// Bandwidth that the group's members of one child unit have together, nominal times efficiency.
     bandwidth: f64,
     latency: f64,
@@ -32,57 +25,71 @@ struct Share {
 }
 
 /// Prices collectives in one pool.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Network<'a> {
     pool: &'a Pool,
     nic_sharing: bool,
+    /// Groups whose size and stride divide the pool, placed beforehand.
+    placed: BTreeMap<(u64, u64), Vec<Share>>,
 }
 
 impl<'a> Network<'a> {
     /// Collectives in `pool`; with `nic_sharing` groups of one kind share a unit's uplink.
     pub fn new(pool: &'a Pool, nic_sharing: bool) -> Self {
-        Self { pool, nic_sharing }
+        let mut network = Self { pool, nic_sharing, placed: BTreeMap::new() };
+        let divisors: Vec<u64> = (1..=pool.devices.min(1 << 12)).filter(|d| pool.devices.is_multiple_of(*d)).collect();
+        let divisors = divisors.iter().flat_map(|&d| [d, pool.devices / d]).collect::<std::collections::BTreeSet<_>>();
+        for &size in &divisors {
+            for &stride in divisors.iter().filter(|s| size.saturating_mul(**s) <= pool.devices) {
+                network.placed.insert((size, stride), network.place(Group { size, stride }));
+            }
+        }
+        network
+    }
+
+    fn place(&self, group: Group) -> Vec<Share> {
+        let placement = self.pool.place(group, self.pool.devices);
+        let levels = self.pool.levels.iter().zip(&placement.levels).enumerate();
+        levels
+            .filter(|(_, (_, share))| share.children > 1)
+            .map(|(index, (level, share))| {
+                let concurrent = if self.nic_sharing { share.concurrent } else { 1 };
+                let bandwidth = self.pool.effective_bandwidth(index, share.members_per_child, concurrent);
+                Share {
+                    inner: share.members_per_child as f64,
+                    children: share.children as f64,
+                    bandwidth: bandwidth.0 * level.efficiency,
+                    latency: level.latency.0,
+                    half_at: level.half_at.0,
+                }
+            })
+            .collect()
     }
 
     /// The levels that `group` crosses, from the inside out.
-    fn shares(&self, group: Group) -> impl Iterator<Item = Share> + '_ {
-        let (size, stride) = (group.size as f64, group.stride as f64);
-        let mut child = 1u64;
-        self.pool.levels.iter().filter_map(move |level| {
-            let members = |unit: u64| (unit as f64 / stride).clamp(1.0, size);
-            let (inner, outer) = (members(child), members(level.devices));
-            let devices = child as f64;
-            child = level.devices;
-            (outer > inner).then(|| Share {
-                inner,
-                outer,
-                bandwidth: self.bandwidth(level, inner, devices),
-                latency: level.latency.0,
-                half_at: level.half_at.0,
-            })
-        })
+    fn with<T>(&self, group: Group, f: impl FnOnce(&[Share]) -> T) -> T {
+        match self.placed.get(&(group.size, group.stride)) {
+            Some(shares) => f(shares),
+            None => f(&self.place(group)),
+        }
     }
 
-    /// Bandwidth of `members` devices of a child unit of `devices` devices, all of which are in like groups.
-    fn bandwidth(&self, level: &Level, members: f64, devices: f64) -> f64 {
-        let alone = members * level.per_device.0;
-        let uplink = if self.nic_sharing { level.uplink.0 * members / devices } else { level.uplink.0 };
-        alone.min(uplink) * level.efficiency
-    }
-
-    fn sized(bytes: f64, share: &Share) -> f64 {
-        bytes / share.bandwidth * (1.0 + 2.0 * share.half_at / (bytes + share.half_at))
+    /// Time to move `bytes` of a message of `message` bytes.
+    fn sized(bytes: f64, message: f64, share: &Share) -> f64 {
+        if bytes <= 0.0 { 0.0 } else { bytes / share.bandwidth * (1.0 + share.half_at / message) }
     }
 
     /// All-gather to, or reduce-scatter from, `whole` bytes per rank.
     pub fn gather(&self, whole: Bytes, group: Group) -> Seconds {
         let n = group.size as f64;
-        let (mut slowest, mut latency) = (0.0f64, 0.0);
-        for s in self.shares(group) {
-            slowest = slowest.max(Self::sized(whole.0 * (n - s.inner) / n, &s));
-            latency += s.latency * (s.outer / s.inner - 1.0);
-        }
-        Seconds(slowest + latency)
+        self.with(group, |shares| {
+            let (mut slowest, mut latency) = (0.0f64, 0.0);
+            for s in shares {
+                slowest = slowest.max(Self::sized(whole.0 * (n - s.inner) / n, whole.0, s));
+                latency += s.latency * (s.children - 1.0);
+            }
+            Seconds(slowest + latency)
+        })
     }
 
     /// All-reduce of `bytes` per rank.
@@ -93,23 +100,27 @@ impl<'a> Network<'a> {
     /// All-to-all in which every rank sends `bytes` in all, evenly to the group, itself included.
     pub fn all_to_all(&self, bytes: Bytes, group: Group) -> Seconds {
         let n = group.size as f64;
-        let (mut slowest, mut latency) = (0.0f64, 0.0);
-        for s in self.shares(group) {
-            slowest = slowest.max(Self::sized(s.inner * bytes.0 * (s.outer - s.inner) / n, &s));
-            latency += s.latency;
-        }
-        Seconds(slowest + latency)
+        self.with(group, |shares| {
+            let (mut slowest, mut latency) = (0.0f64, 0.0);
+            for s in shares {
+                let outside = (s.children - 1.0) * s.inner / n;
+                slowest = slowest.max(Self::sized(s.inner * bytes.0 * outside, bytes.0, s));
+                latency += s.latency;
+            }
+            Seconds(slowest + latency)
+        })
     }
 
     /// One step of a ring in which every rank passes `bytes` to its neighbour.
     pub fn ring_step(&self, bytes: Bytes, group: Group) -> Seconds {
-        let mut slowest = Seconds::ZERO;
-        for s in self.shares(group) {
-            // One member of a child unit sends out of it at a time, with the links next to it.
-            let one = Share { bandwidth: s.bandwidth / s.inner, ..s };
-            slowest = slowest.max(Seconds(Self::sized(bytes.0, &one) + s.latency));
-        }
-        slowest
+        self.with(group, |shares| {
+            let step = |s: &Share| {
+                // One member of a child unit sends out of it at a time, with the links next to it.
+                let one = Share { bandwidth: s.bandwidth / s.inner, ..*s };
+                Seconds(Self::sized(bytes.0, bytes.0, &one) + s.latency)
+            };
+            shares.iter().map(step).fold(Seconds::ZERO, Seconds::max)
+        })
     }
 
     /// Every device of the block that starts at `from` sends `bytes` to the device `distance` further on.
@@ -124,12 +135,12 @@ impl<'a> Network<'a> {
                 let each = if self.nic_sharing { level.uplink.0 / senders } else { level.uplink.0 };
                 let share = Share {
                     inner: 1.0,
-                    outer: 2.0,
+                    children: 2.0,
                     bandwidth: level.per_device.0.min(each) * level.efficiency,
                     latency: level.latency.0,
                     half_at: level.half_at.0,
                 };
-                slowest = slowest.max(Seconds(Self::sized(bytes.0, &share) + share.latency));
+                slowest = slowest.max(Seconds(Self::sized(bytes.0, bytes.0, &share) + share.latency));
             }
             child = level.devices;
         }

@@ -66,7 +66,7 @@ impl<'a> Kernels<'a> {
         let bytes = Bytes(self.element * experts * (m * k + k * n + m * n));
         let flops = Flops(experts * 2.0 * m * k * n);
         let eta = self.device.grouped_gemm;
-        // The curve is one of the size of each expert's product: small experts leave tiles empty.
+        // The curve is over the size of each expert's product: small experts leave tiles empty.
         let eta = Efficiency { half_at: eta.half_at * experts, ..eta };
         self.roofline(flops, eta, self.gemm_peak, bytes)
     }

@@ -9,5 +9,5 @@ pub mod states;
 
 pub use collective::{Group, Network};
 pub use options::CostOptions;
-pub use part::{PartPrice, PassTime, Pricer};
+pub use part::{Mesh, PartPrice, PassTime, Pricer};
 pub use states::States;

@@ -12,8 +12,8 @@ use super::options::{self, CostOptions};
 use super::states::{StateBytes, States};
 use crate::cluster::Pool;
 use crate::job::{Job, Precision};
-use crate::model::{Op, OpKind, Shard, Span, Stream, Sublayer, SublayerKind};
-use crate::plan::{LayerStrategy, PartClass, PartKind, Recompute, Spine};
+use crate::model::{Masked, Op, OpKind, Shard, Span, Stream, Sublayer, SublayerKind};
+use crate::plan::{LayerStrategy, Layout, PartClass, PartKind, Recompute, Spine};
 use crate::units::{Bytes, Flops, Seconds};
 use serde::{Deserialize, Serialize};
 use std::ops::{Add, AddAssign, Mul};
@@ -80,9 +80,9 @@ pub struct PartPrice {
     pub forward: PassTime,
     /// Backward pass of one micro-batch, recomputation included.
     pub backward: PassTime,
-    /// Gradient reduction at the end of the step, nothing hidden yet.
+    /// Gradient reduction at the end of the step, as far as it is not hidden.
     pub reduce: Seconds,
-    /// Gather of updated weights after the optimizer (ZeRO-1 and 2), nothing hidden yet.
+    /// Gather of updated weights after the optimizer (ZeRO-1 and 2), as far as it is not hidden.
     pub gather: Seconds,
     /// Optimizer update.
     pub optimizer: Seconds,
@@ -97,7 +97,7 @@ pub struct PartPrice {
 }
 
 /// Everything that prices depend on and that stays the same for all parts of a question.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Pricer<'a> {
     job: &'a Job,
     kernels: Kernels<'a>,
@@ -105,6 +105,17 @@ pub struct Pricer<'a> {
     per: StateBytes,
     options: CostOptions,
     memory_bandwidth: f64,
+}
+
+/// The frame in which parts are priced: the same for all parts of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Mesh {
+    /// Devices of one stage.
+    pub stage_devices: u64,
+    /// Stages.
+    pub pipeline: u32,
+    /// Micro-batches per step.
+    pub micro_batches: u64,
 }
 
 /// Tokens and cuts of one part on one rank.
@@ -162,31 +173,62 @@ impl<'a> Pricer<'a> {
         }
     }
 
-    /// The network that prices are made with.
-    pub fn network(&self) -> &Network<'a> {
-        &self.network
+    /// The switches in force.
+    pub fn options(&self) -> CostOptions {
+        self.options
+    }
+
+    /// Time to bring the boundary tensor in front of `part` from layout `from` into layout `to`, one way.
+    ///
+    /// Both cut batch and sequence into blocks. Of its new block a device already holds the share by which its old block
+    /// covers it along each axis; the rest comes from the devices that the coarser of both layouts mixes.
+    pub fn reshard(&self, part: &PartClass, from: Layout, to: Layout, mesh: Mesh) -> Seconds {
+        if from == to {
+            return Seconds::ZERO;
+        }
+        let n = mesh.stage_devices as f64;
+        let axes = |l: &Layout| (n / l.model_ways() as f64, l.sequence_ways() as f64);
+        let ((batch_from, sequence_from), (batch_to, sequence_to)) = (axes(&from), axes(&to));
+        let held = (batch_to / batch_from).min(1.0) * (sequence_to / sequence_from).min(1.0);
+        let micro_batch = self.job.global_batch as f64 / mesh.micro_batches as f64;
+        let whole = micro_batch * Spine::tokens(part.stream, self.job) as f64 * part.boundary as f64;
+        let block = whole * self.kernels.element / (batch_to * sequence_to);
+        let span = mesh.stage_devices / (batch_from.min(batch_to) as u64).max(1);
+        self.network.gather(Bytes(block * (1.0 - held)), Group { size: span.max(2), stride: 1 })
+    }
+
+    /// Latency of the boundary tensor from the stage before `stage` into its first part, one way.
+    pub fn hop(&self, part: &PartClass, layout: Layout, mesh: Mesh, stage: u64) -> Seconds {
+        let dp = mesh.stage_devices as f64 / layout.model_ways() as f64;
+        let samples = self.job.global_batch as f64 / (mesh.micro_batches as f64 * dp);
+        let mut tokens = Spine::tokens(part.stream, self.job) as f64;
+        if part.sublayers.iter().any(|s| s.kind == SublayerKind::CrossAttention) {
+            // The encoder's output travels along.
+            tokens += Spine::tokens(Stream::Encoder, self.job) as f64;
+        }
+        let values = samples * tokens * part.boundary as f64 / layout.sequence_ways() as f64;
+        let n = mesh.stage_devices;
+        let pipeline = u64::from(mesh.pipeline);
+        let from = (stage + pipeline - 1) % pipeline * n;
+        // Back to the first stage is as far as the whole pipeline but one stage.
+        let distance = if stage == 0 { n * (pipeline - 1) } else { n };
+        self.network.shift(Bytes(values * self.kernels.element), from.min(stage * n), distance, n)
     }
 
     /// Samples of one micro-batch that a rank sees: `global_batch / (micro_batches * dp)`.
-    pub fn samples(&self, strategy: &LayerStrategy, stage_devices: u64, micro_batches: u64) -> f64 {
-        let dp = stage_devices as f64 / strategy.model_ways() as f64;
-        self.job.global_batch as f64 / (micro_batches as f64 * dp)
+    pub fn samples(&self, strategy: &LayerStrategy, mesh: Mesh) -> f64 {
+        let dp = mesh.stage_devices as f64 / strategy.model_ways() as f64;
+        self.job.global_batch as f64 / (mesh.micro_batches as f64 * dp)
     }
 
-    /// Prices `part` on a stage of `stage_devices` with `micro_batches` per step.
-    pub fn price(
-        &self,
-        part: &PartClass,
-        strategy: &LayerStrategy,
-        stage_devices: u64,
-        micro_batches: u64,
-    ) -> PartPrice {
+    /// Prices `part` under `strategy` in the frame of `mesh`.
+    pub fn price(&self, part: &PartClass, strategy: &LayerStrategy, mesh: Mesh) -> PartPrice {
         let head_like = matches!(part.kind, PartKind::Head | PartKind::Embedding);
         if head_like && !self.options.head {
             return PartPrice::default();
         }
-        let samples = self.samples(strategy, stage_devices, micro_batches);
-        let cut = self.cut(part.stream, strategy, samples);
+        let samples = self.samples(strategy, mesh);
+        let cut = self.cut(part, strategy, samples);
         let element = self.kernels.element;
         let tp_group = Group { size: u64::from(strategy.tp), stride: 1 };
         let mut price = PartPrice::default();
@@ -199,7 +241,8 @@ impl<'a> Pricer<'a> {
             whole.add(&tally);
         }
         if let Some(vocab) = part.vocab {
-            self.vocabulary(part, vocab, tp_group, &cut, &mut whole, &mut price);
+            let copy = part.owns_vocab || mesh.pipeline > 1;
+            self.vocabulary(part, vocab, copy, tp_group, &cut, &mut whole, &mut price);
         }
         price.forward.compute += whole.forward;
         price.backward.compute += whole.backward;
@@ -225,12 +268,12 @@ impl<'a> Pricer<'a> {
         }
         // Gradients of the activations around the running operators.
         price.transient += Bytes(4.0 * boundary);
-        self.data_parallel(strategy, stage_devices, &whole, &mut price);
+        self.data_parallel(strategy, mesh.stage_devices, &whole, &mut price);
         price
     }
 
-    fn cut(&self, stream: Stream, s: &LayerStrategy, samples: f64) -> Cut {
-        let sequence = Spine::tokens(stream, self.job) as f64;
+    fn cut(&self, part: &PartClass, s: &LayerStrategy, samples: f64) -> Cut {
+        let sequence = Spine::tokens(part.stream, self.job) as f64 / part.gathers as f64;
         let tokens = samples * sequence / (f64::from(s.cp) * f64::from(s.ulysses));
         Cut {
             tp: f64::from(s.tp),
@@ -253,8 +296,14 @@ impl<'a> Pricer<'a> {
             OpKind::Linear { input, .. } => Some(input),
             _ => None,
         });
+        let ratio = Spine::tokens(Stream::Encoder, self.job) as f64 / self.job.sequence as f64;
         for op in &sublayer.ops {
-            self.operator(op, cut, hidden, &mut inputs_kept, &mut tally);
+            if sublayer.reads_encoder(op) {
+                let cut = Cut { tokens: cut.tokens * ratio, own_tokens: cut.own_tokens * ratio, ..*cut };
+                self.operator(op, &cut, hidden, &mut inputs_kept, &mut tally);
+            } else {
+                self.operator(op, cut, hidden, &mut inputs_kept, &mut tally);
+            }
         }
         tally
     }
@@ -393,7 +442,8 @@ impl<'a> Pricer<'a> {
         let g = (kv_heads as f64 / cut.tp.min(kv_heads as f64) / cut.ulysses).max(1.0).min(a.max(1.0));
         let tokens = cut.tokens * cut.ulysses;
         let sequence = tokens * cut.cp / cut.samples;
-        let context = self.context(span, sequence);
+        let encoder = Spine::tokens(Stream::Encoder, self.job);
+        let context = span.keys(sequence.round() as u64, encoder, Masked::Skipped);
         let flops = 2.0 * tokens * context * a * (q + v);
         let bytes = element * tokens * (a * (q + v) + g * (q + v));
         let time = self.kernels.attention(Flops(flops), Bytes(bytes));
@@ -409,29 +459,13 @@ impl<'a> Pricer<'a> {
         }
         let reach = match span {
             Span::Sliding { window } => (window as f64 / (sequence / cut.cp)).min(1.0),
-            Span::Chunked { chunk } => (chunk as f64 / (sequence / cut.cp)).min(1.0),
+            Span::Chunked { chunk: reach } | Span::Blocks { block: reach } => {
+                (reach as f64 / (sequence / cut.cp)).min(1.0)
+            }
             _ => 1.0,
         };
         tally.key_value += element * tokens * g * (q + v) * reach;
         tally.heads += element * tokens * (a * (q + v) + g * (q + v));
-    }
-
-    /// Mean number of positions that a query reads.
-    fn context(&self, span: Span, sequence: f64) -> f64 {
-        // A causal window of w sees min(i, w) positions at position i.
-        let windowed = |w: f64| if w >= sequence { sequence / 2.0 } else { w - w * w / (2.0 * sequence) };
-        match span {
-            Span::Causal => sequence / 2.0,
-            Span::Sliding { window } => windowed(window as f64),
-            Span::Chunked { chunk } => (chunk as f64).min(sequence) / 2.0,
-            Span::Bidirectional => sequence,
-            Span::Encoder => Spine::tokens(Stream::Encoder, self.job) as f64,
-            Span::Selected { top_k } => windowed(top_k as f64),
-            Span::Compressed { ratio, top_k, window } => {
-                let entries = sequence / 2.0 / ratio as f64;
-                windowed(window as f64) + top_k.map_or(entries, |k| entries.min(k as f64))
-            }
-        }
     }
 
     /// Exposed communication of one residual branch.
@@ -495,11 +529,14 @@ impl<'a> Pricer<'a> {
         }
     }
 
-    /// Embedding look-up, or head and loss.
+    /// Embedding look-up, or head and loss. A tied head or an MTP module holds a copy of the matrix as soon as there is a
+    /// pipeline: its owner is on another stage.
+    #[allow(clippy::too_many_arguments)]
     fn vocabulary(
         &self,
         part: &PartClass,
         vocab: u64,
+        copy: bool,
         group: Group,
         cut: &Cut,
         whole: &mut Tally,
@@ -511,7 +548,9 @@ impl<'a> Pricer<'a> {
         let unit = 128.0 * cut.tp;
         let rows = (vocab as f64 / unit).ceil() * unit / cut.tp;
         let width = part.boundary as f64;
-        whole.dense += rows * width;
+        if copy {
+            whole.dense += rows * width;
+        }
         let tokens_whole = Bytes(cut.tokens * width * element);
         if part.kind == PartKind::Embedding {
             let time = k.streaming(Bytes(2.0 * element * cut.tokens * width));
@@ -596,6 +635,11 @@ impl<'a> Pricer<'a> {
             };
             exposed(&mut price.forward);
             exposed(&mut price.backward);
+            // Reductions run behind the backward pass of the last micro-batch, gathers of updated weights behind the
+            // first forward pass that needs them.
+            let hide = |time: Seconds, behind: Seconds, share: f64| (time - behind * share).max(Seconds::ZERO);
+            price.reduce = hide(price.reduce, price.backward.compute, options::GRADIENT_OVERLAP);
+            price.gather = hide(price.gather, price.forward.compute, options::GRADIENT_OVERLAP);
         }
     }
 }

@@ -3,6 +3,20 @@
 //! Every family of models is brought to this one form, so that parameters, FLOPs, memory and communication are
 //! derived from operators and never from a family's name. Widths are in elements, counts are exact integers.
 
+mod count;
+mod draft;
+mod error;
+mod families;
+mod fields;
+mod flops;
+pub mod import;
+mod ops;
+pub mod presets;
+mod vocabulary;
+
+pub use error::{Details, ModelError};
+pub use flops::{Lengths, Masked};
+
 use serde::Serialize;
 
 /// Which sequence of tokens runs through a layer. Its length comes from the job.
@@ -55,6 +69,11 @@ pub enum Span {
     Chunked {
         /// Chunk length in tokens.
         chunk: u64,
+    },
+    /// Every position of its own block of this length, and none of another (windowed attention of vision towers).
+    Blocks {
+        /// Block length in tokens.
+        block: u64,
     },
     /// Every position of the sequence.
     Bidirectional,
@@ -228,6 +247,8 @@ pub struct Tower {
     pub layers: Vec<ClassId>,
     /// After the last layer: merger or projector of a vision tower, final norm of an encoder.
     pub exit: Vec<Op>,
+    /// Tokens of this tower that one token of `exit` gathers (spatial merge of a vision tower); 1 elsewhere.
+    pub exit_ratio: u64,
 }
 
 /// Token embedding.

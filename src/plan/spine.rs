@@ -1,7 +1,7 @@
 //! The model as one sequence of parts that a pipeline can be cut through: tower stems, layers, embedding, head, MTP.
 
 use crate::job::Job;
-use crate::model::{Model, Op, Stream, Sublayer, SublayerKind};
+use crate::model::{Lengths, Model, Op, Stream, Sublayer, SublayerKind};
 use serde::{Deserialize, Serialize};
 
 /// What a part is.
@@ -29,6 +29,8 @@ pub struct PartClass {
     pub name: String,
     /// Which tokens run through it.
     pub stream: Stream,
+    /// Tokens of the stream that one token of this part gathers (spatial merge after a vision tower); 1 elsewhere.
+    pub gathers: u64,
     /// Values per token between this part and the next, all residual streams together.
     pub boundary: u64,
     /// Residual branches.
@@ -63,6 +65,7 @@ impl Spine {
                     kind: PartKind::Embedding,
                     name: "embedding".into(),
                     stream: first,
+                    gathers: 1,
                     boundary: model.embedding.hidden,
                     sublayers: vec![side(model.embedding.ops.clone())],
                     vocab: Some(model.embedding.vocab),
@@ -76,7 +79,7 @@ impl Spine {
             };
             let width = tower.layers.first().map_or(model.embedding.hidden, |c| model.classes[c.0 as usize].hidden);
             if !tower.stem.is_empty() {
-                spine.add(side_part(format!("{label}.stem"), tower.stream, width, &tower.stem));
+                spine.add(side_part(format!("{label}.stem"), tower.stream, width, 1, &tower.stem));
             }
             for class in &tower.layers {
                 let index = *layer_class[class.0 as usize].get_or_insert_with(|| {
@@ -85,6 +88,7 @@ impl Spine {
                         kind: PartKind::Layer,
                         name: c.name.clone(),
                         stream: c.stream,
+                        gathers: 1,
                         boundary: c.hidden * c.residual_streams,
                         sublayers: c.sublayers.clone(),
                         vocab: None,
@@ -95,13 +99,20 @@ impl Spine {
                 spine.parts.push(index);
             }
             if !tower.exit.is_empty() {
-                spine.add(side_part(format!("{label}.exit"), tower.stream, width, &tower.exit));
+                spine.add(side_part(
+                    format!("{label}.exit"),
+                    tower.stream,
+                    width,
+                    tower.exit_ratio.max(1),
+                    &tower.exit,
+                ));
             }
         }
         spine.add(PartClass {
             kind: PartKind::Head,
             name: "head".into(),
             stream: Stream::Text,
+            gathers: 1,
             boundary: model.head.hidden,
             sublayers: vec![side(model.head.ops.clone())],
             vocab: Some(model.head.vocab),
@@ -116,6 +127,7 @@ impl Spine {
                     kind: PartKind::Mtp,
                     name: "mtp".into(),
                     stream: Stream::Text,
+                    gathers: 1,
                     boundary: layer.hidden,
                     sublayers,
                     vocab: Some(model.head.vocab),
@@ -140,6 +152,17 @@ impl Spine {
         &self.classes[self.parts[index] as usize]
     }
 
+    /// Tokens of one sample by stream, zero for streams the model does not have.
+    pub fn lengths(model: &Model, job: &Job) -> Lengths {
+        let has = |stream| model.towers.iter().any(|t| t.stream == stream);
+        let tokens = |stream| if has(stream) { Self::tokens(stream, job) } else { 0 };
+        Lengths {
+            sequence: job.sequence,
+            encoder_sequence: tokens(Stream::Encoder),
+            vision_tokens: tokens(Stream::Vision),
+        }
+    }
+
     /// Tokens of one sample that run through a stream.
     pub fn tokens(stream: Stream, job: &Job) -> u64 {
         match stream {
@@ -158,11 +181,12 @@ fn side(ops: Vec<Op>) -> Sublayer {
     Sublayer { kind: SublayerKind::Mlp, ops }
 }
 
-fn side_part(name: String, stream: Stream, width: u64, ops: &[Op]) -> PartClass {
+fn side_part(name: String, stream: Stream, width: u64, gathers: u64, ops: &[Op]) -> PartClass {
     PartClass {
         kind: PartKind::Side,
         name,
         stream,
+        gathers,
         boundary: width,
         sublayers: vec![side(ops.to_vec())],
         vocab: None,

@@ -1,0 +1,132 @@
+//! Closed form of an iteration: never above the event simulation, in O(stages).
+//!
+//! With `w = F + B` of a stage, `h` the hop in front of it and `n` the micro-batches that 1F1B lets it run ahead, the last
+//! backward of stage `s` ends, counted from the start of stage `c <= s` and back on it, no sooner than
+//! `sum_{c<=j<s} (F_j + B_j + 2 h) + m w_s + max(0, S_s - (n_s - 1) F_s)`, `S_s` being the round trip through all later
+//! stages: a stage cannot begin a backward pass before the first micro-batch has come back, and runs at most `n - 1`
+//! further forwards meanwhile. With interleaving only the first chunk of each device counts before and after the work.
+//! Uniform stages without hops give `(m + p - 1) w` and `m w + (p - 1) w / v` (Narayanan 2021, section 2.2).
+//!
+//! The form is folded from the last stage to the first, so that exact searches can extend it stage by stage.
+
+/// What a stage adds to an iteration. Seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct StageCost {
+    /// Forward of one micro-batch, all chunks.
+    pub forward: f64,
+    /// Backward of one micro-batch, all chunks.
+    pub backward: f64,
+    /// Exposed gradient reduction after the last backward.
+    pub reduce: f64,
+    /// Optimizer and exposed gather of weights, after all stages have reduced.
+    pub tail: f64,
+    /// Latency of one hop from the stage before.
+    pub hop: f64,
+    /// Forward of the first chunk (interleaved only).
+    pub lead_forward: f64,
+    /// Backward of the first chunk (interleaved only).
+    pub lead_backward: f64,
+}
+
+/// State of the fold: from the boundary in front of the stages folded so far.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Folded {
+    /// Round trip of one micro-batch through all folded stages.
+    pub path: f64,
+    /// When the last backward has come back over the boundary.
+    pub done: f64,
+    /// When all folded stages have reduced their gradients.
+    pub reduced: f64,
+    /// Longest tail.
+    pub tail: f64,
+}
+
+/// The frame of a closed form.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ClosedForm {
+    /// Stages.
+    pub pipeline: u32,
+    /// Chunks per stage.
+    pub chunks_per_stage: u32,
+    /// Micro-batches.
+    pub micro_batches: u64,
+    /// Growth by stragglers, a factor.
+    pub jitter: f64,
+    /// Largest share that the forward pass has of any part's time.
+    pub forward_share: f64,
+}
+
+impl ClosedForm {
+    fn ahead(&self, stage: usize) -> f64 {
+        (self.micro_batches.min(u64::from(self.pipeline) - stage as u64) - 1) as f64
+    }
+
+    /// Puts `stage` in front.
+    pub fn push(&self, state: &Folded, stage: usize, cost: &StageCost) -> Folded {
+        let (m, work) = (self.micro_batches as f64, cost.forward + cost.backward);
+        let (done, reduced) = if self.chunks_per_stage == 1 {
+            let idle = (state.path - self.ahead(stage) * cost.forward).max(0.0);
+            ((state.done + work).max(m * work + idle), state.reduced + cost.forward)
+        } else {
+            ((state.done + cost.lead_forward + cost.lead_backward).max(m * work), state.reduced + cost.lead_forward)
+        };
+        Folded {
+            path: state.path + work + 2.0 * cost.hop,
+            done: done + 2.0 * cost.hop,
+            reduced: reduced.max(done + cost.reduce) + cost.hop,
+            tail: state.tail.max(cost.tail),
+        }
+    }
+
+    /// Puts a stage in front of which only `work <= F + B` is known.
+    pub fn push_relaxed(&self, state: &Folded, stage: usize, work: f64) -> Folded {
+        let m = self.micro_batches as f64;
+        let done = if self.chunks_per_stage == 1 {
+            let idle = (state.path - self.ahead(stage) * self.forward_share * work).max(0.0);
+            (state.done + work).max(m * work + idle)
+        } else {
+            state.done.max(m * work)
+        };
+        Folded { path: state.path + work, done, reduced: state.reduced.max(done), tail: state.tail }
+    }
+
+    /// A bound on the iteration when `stages` more stages with at least `work` in all are put in front.
+    pub fn complete(&self, state: &Folded, stages: usize, work: f64) -> f64 {
+        let even = self.even(stages, work);
+        let through = if self.chunks_per_stage == 1 { state.done + work } else { state.done };
+        self.jitter * (state.reduced.max(through).max(even) + state.tail)
+    }
+
+    /// Least time of `stages` stages that share `work`: were `sum_{j<s} w_j + m w_s = T` for all, `w` would fall by
+    /// `1 - 1/m` from stage to stage and sum to `T (1 - (1 - 1/m)^p)`.
+    fn even(&self, stages: usize, work: f64) -> f64 {
+        if stages == 0 {
+            return 0.0;
+        }
+        let m = self.micro_batches as f64;
+        if self.chunks_per_stage == 1 {
+            work / (1.0 - (1.0 - 1.0 / m).powi(stages as i32))
+        } else {
+            m * work / stages as f64
+        }
+    }
+
+    /// The iteration.
+    pub fn finish(&self, state: &Folded) -> f64 {
+        self.jitter * (state.reduced + state.tail)
+    }
+
+    /// A bound on any iteration whose stages have at least `work` in all.
+    pub fn at_least(&self, work: f64) -> f64 {
+        self.jitter * self.even(self.pipeline as usize, work)
+    }
+
+    /// The whole fold.
+    pub fn iteration(&self, stages: &[StageCost]) -> f64 {
+        let mut state = Folded::default();
+        for (s, cost) in stages.iter().enumerate().rev() {
+            state = self.push(&state, s, cost);
+        }
+        self.finish(&state)
+    }
+}

@@ -1,0 +1,249 @@
+//! Reads a RON or JSON text into a type, with errors that name the field.
+//!
+//! The format is taken from the file's extension, else from the first character: JSON objects begin with `{` and a
+//! quoted key, RON structs with `(` or a name. In RON, `Some(..)` may be left out.
+
+use crate::error::{InputError, Kind, nearest};
+use serde::de::DeserializeOwned;
+use std::path::Path;
+
+/// Files above this size are not questions or clusters, in bytes.
+const LARGEST_FILE: u64 = 64 << 20;
+
+/// How a text is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Rusty Object Notation.
+    Ron,
+    /// JavaScript Object Notation.
+    Json,
+}
+
+impl Format {
+    /// From the extension of `name`, else from how `text` begins.
+    pub fn of(name: &str, text: &str) -> Self {
+        let extension = Path::new(name).extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
+        match extension.as_deref() {
+            Some("json") => Format::Json,
+            Some("ron") => Format::Ron,
+            _ if text.trim_start_matches('\u{feff}').trim_start().starts_with(['{', '[']) => Format::Json,
+            _ => Format::Ron,
+        }
+    }
+}
+
+/// The text of a file.
+pub fn text(path: &Path) -> Result<String, InputError> {
+    let unreadable = |why: String| InputError::new(Kind::Unreadable).in_file(path.display()).help(why);
+    let metadata = std::fs::metadata(path).map_err(|e| unreadable(e.to_string()))?;
+    if !metadata.is_file() {
+        return Err(unreadable("it is not a file".to_owned()));
+    }
+    if metadata.len() > LARGEST_FILE {
+        return Err(unreadable(format!("it has {} bytes, the limit is {LARGEST_FILE}", metadata.len())));
+    }
+    let bytes = std::fs::read(path).map_err(|e| unreadable(e.to_string()))?;
+    String::from_utf8(bytes).map_err(|e| unreadable(e.to_string()))
+}
+
+/// Reads and parses a file.
+pub fn file<T: DeserializeOwned>(path: &Path) -> Result<T, InputError> {
+    parse(&text(path)?, &path.display().to_string())
+}
+
+/// Parses `text`; `name` is the file to name in errors.
+pub fn parse<T: DeserializeOwned>(text: &str, name: &str) -> Result<T, InputError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    match Format::of(name, text) {
+        Format::Json => json(text),
+        Format::Ron => ron(text),
+    }
+    .map_err(|e| e.in_file(name))
+}
+
+/// RON as we read and write it.
+pub fn ron_options() -> ron::Options {
+    ron::Options::default().with_default_extension(ron::extensions::Extensions::IMPLICIT_SOME)
+}
+
+fn json<T: DeserializeOwned>(text: &str) -> Result<T, InputError> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|e| {
+        let path = e.path().to_string();
+        let inner = e.into_inner();
+        let (line, column) = (inner.line(), inner.column());
+        let message = inner.to_string();
+        let message = message.split(" at line ").next().unwrap_or(&message);
+        let error = if inner.is_syntax() || inner.is_eof() {
+            InputError::new(Kind::Syntax).expected(format!("JSON: {message}"))
+        } else {
+            from_message(message)
+        };
+        locate(error, &path, line, column)
+    })?;
+    reader
+        .end()
+        .map_err(|e| locate(InputError::new(Kind::Syntax).expected("one JSON value"), ".", e.line(), e.column()))?;
+    Ok(value)
+}
+
+fn ron<T: DeserializeOwned>(text: &str) -> Result<T, InputError> {
+    let mut reader = ron::de::Deserializer::from_str_with_options(text, &ron_options()).map_err(|e| {
+        let error = InputError::new(Kind::Syntax).expected(format!("RON: {}", e.code));
+        locate(error, ".", e.span.start.line, e.span.start.col)
+    })?;
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|e| {
+        let path = e.path().to_string();
+        let spanned = reader.span_error(e.into_inner());
+        let mut error = from_ron(&spanned.code);
+        if path == "." && error.found.is_none() && error.field.is_none() {
+            error.kind = Kind::Syntax;
+        }
+        locate(error, &path, spanned.span.end.line, spanned.span.end.col)
+    })?;
+    reader.end().map_err(|e| {
+        let spanned = reader.span_error(e);
+        let error = InputError::new(Kind::Syntax).expected("one RON value");
+        locate(error, ".", spanned.span.start.line, spanned.span.start.col)
+    })?;
+    Ok(value)
+}
+
+/// Adds the path of the field (`.` is the whole text) and the position.
+fn locate(error: InputError, path: &str, line: usize, column: usize) -> InputError {
+    let error = match (path, &error.field) {
+        ("." | "", _) => error,
+        // The path often ends in the very field that the error names.
+        (path, Some(field)) if path == &**field || path.ends_with(&format!(".{field}")) => error.at(path),
+        (path, _) => error.inside(path),
+    };
+    let position = format!("line {line}, column {column}");
+    let help = match &error.help {
+        Some(help) => format!("{help}; {position}"),
+        None => position,
+    };
+    error.help(help)
+}
+
+fn from_ron(error: &ron::Error) -> InputError {
+    use ron::Error as E;
+    match error {
+        E::NoSuchStructField { expected, found, .. } => unknown_field(found, expected.iter().copied()),
+        E::MissingStructField { field, .. } => InputError::new(Kind::MissingField).at(field),
+        E::DuplicateStructField { field, .. } => InputError::new(Kind::Syntax).at(field).expected("the field once"),
+        E::NoSuchEnumVariant { expected, found, .. } => {
+            InputError::unknown_name(found, "one of", expected.iter().copied())
+        }
+        E::InvalidValueForType { expected, found } => {
+            InputError::new(Kind::InvalidValue).found(found).expected(expected)
+        }
+        E::IntegerOutOfBounds => {
+            InputError::new(Kind::InvalidValue).found("a number out of bounds").expected("a 64-bit integer")
+        }
+        E::ExpectedInteger => InputError::new(Kind::InvalidValue).expected("a whole number"),
+        E::ExpectedFloat => InputError::new(Kind::InvalidValue).expected("a number"),
+        E::ExpectedBoolean => InputError::new(Kind::InvalidValue).expected("`true` or `false`"),
+        E::ExpectedString => InputError::new(Kind::InvalidValue).expected("a text in quotes"),
+        E::ExpectedArray => InputError::new(Kind::InvalidValue).expected("a list in `[ ]`"),
+        E::ExpectedNamedStructLike(_) | E::ExpectedStructLike => {
+            InputError::new(Kind::InvalidValue).expected("fields in `( )`")
+        }
+        E::ExpectedIdentifier => InputError::new(Kind::Syntax).expected("a bare name, without quotes"),
+        E::Message(message) => from_message(message),
+        other => InputError::new(Kind::Syntax).expected(format!("RON: {other}")),
+    }
+}
+
+/// Takes apart the messages that serde itself words (`unknown field`, `missing field`, `invalid type`, ...).
+fn from_message(message: &str) -> InputError {
+    let quoted = || message.split('`').skip(1).step_by(2);
+    if message.starts_with("unknown field") {
+        let found = quoted().next().unwrap_or_default().to_owned();
+        return unknown_field(&found, quoted().skip(1));
+    }
+    if message.starts_with("unknown variant") {
+        let found = quoted().next().unwrap_or_default().to_owned();
+        return InputError::unknown_name(&found, "one of", quoted().skip(1));
+    }
+    if message.starts_with("missing field") {
+        return InputError::new(Kind::MissingField).at(quoted().next().unwrap_or_default());
+    }
+    if let Some(rest) = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: ")) {
+        let (found, expected) = rest.split_once(", expected ").unwrap_or((rest, "something else"));
+        return InputError::new(Kind::InvalidValue).found(found).expected(expected);
+    }
+    if let Some((found, expected)) = message.strip_prefix("found `").and_then(|rest| rest.split_once("`, expected ")) {
+        return InputError::new(Kind::InvalidValue).found(found).expected(expected);
+    }
+    InputError::new(Kind::InvalidValue).expected(message)
+}
+
+fn unknown_field<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> InputError {
+    let known: Vec<&str> = known.into_iter().collect();
+    let error = InputError::new(Kind::UnknownField).at(found).found(found);
+    let error = if known.is_empty() { error } else { error.expected(format!("one of {}", known.join(", "))) };
+    match nearest(found, known) {
+        Some(name) => error.help(format!("did you mean `{name}`?")),
+        None => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Bytes;
+    use serde::Deserialize;
+
+    #[derive(Debug, Deserialize, PartialEq)]
+    #[serde(deny_unknown_fields)]
+    struct Inner {
+        memory: Bytes,
+        count: u64,
+    }
+    #[derive(Debug, Deserialize, PartialEq)]
+    #[serde(deny_unknown_fields)]
+    struct Outer {
+        inner: Vec<Inner>,
+        note: Option<String>,
+    }
+
+    #[test]
+    fn ron_and_json_mean_the_same() {
+        let ron: Outer = parse("(inner: [(memory: \"80GB\", count: 2)], note: \"x\")", "a.ron").unwrap();
+        let json: Outer = parse("{\"inner\": [{\"memory\": \"80GB\", \"count\": 2}], \"note\": \"x\"}", "a").unwrap();
+        assert_eq!(ron, json);
+        assert_eq!(ron.inner[0].memory, Bytes(80e9));
+    }
+
+    #[test]
+    fn errors_name_the_field_in_both_formats() {
+        let cases = [
+            ("(inner: [(memory: \"80GB\", cuont: 2)])", "inner[0].cuont", Kind::UnknownField),
+            ("{\"inner\": [{\"memory\": \"80GB\", \"cuont\": 2}]}", "inner[0].cuont", Kind::UnknownField),
+            ("(inner: [(memory: \"80GB\")])", "inner[0].count", Kind::MissingField),
+            ("{\"inner\": [{\"memory\": \"80GB\"}]}", "inner[0].count", Kind::MissingField),
+            ("(inner: [(memory: \"80XB\", count: 1)])", "inner[0].memory", Kind::InvalidValue),
+            ("{\"inner\": [{\"memory\": \"80XB\", \"count\": 1}]}", "inner[0].memory", Kind::InvalidValue),
+            ("{\"inner\": [{\"memory\": 1, \"count\": \"x\"}]}", "inner[0].count", Kind::InvalidValue),
+            ("(inner: [(memory: 1, count: \"x\")])", "inner[0].count", Kind::InvalidValue),
+            ("(inner: [(memory: 1, count: -1)])", "inner[0].count", Kind::InvalidValue),
+        ];
+        for (text, field, kind) in cases {
+            let error = parse::<Outer>(text, "f").unwrap_err();
+            assert_eq!(error.field.as_deref(), Some(field), "{text}: {error}");
+            assert_eq!(error.kind, kind, "{text}: {error}");
+            assert_eq!(error.file.as_deref(), Some("f"));
+            assert!(error.help.as_deref().unwrap_or_default().contains("line 1"), "{error}");
+        }
+        let error = parse::<Outer>("(inner: [(memory: \"80GB\", cuont: 2)])", "f").unwrap_err();
+        assert!(error.to_string().contains("did you mean `count`?"), "{error}");
+    }
+
+    #[test]
+    fn what_is_neither_is_a_syntax_error() {
+        for text in ["", "(", "{", "(inner: [])garbage", "{\"inner\": []} x", "\u{0}", "(inner: [(memory: \"1GB\""] {
+            let error = parse::<Outer>(text, "f").unwrap_err();
+            assert_eq!(error.kind, Kind::Syntax, "{text}: {error}");
+        }
+    }
+}

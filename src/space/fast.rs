@@ -1,0 +1,167 @@
+//! The closed-form price of one layer-wise plan from table look-ups: the inner loop of every search.
+
+use super::layerwise::LayerwiseSpace;
+use super::table::{Table, at};
+use crate::estimate::closed::{ClosedForm, Folded, StageCost};
+use crate::search::decompose::ChainSolution;
+use crate::search::score::Score;
+
+/// A plan as indices: which task, how many parts each chunk holds, which option of its class each part takes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Choice {
+    /// Index into [`LayerwiseSpace::tasks`].
+    pub task: u32,
+    /// Parts of each chunk in order of traversal.
+    pub sizes: Box<[u32]>,
+    /// Option of each part.
+    pub options: Box<[u16]>,
+}
+
+/// What of a task prices need, ready for the inner loop.
+#[derive(Debug, Clone)]
+pub struct Frame {
+    form: ClosedForm,
+    rows: Vec<Vec<Row>>,
+    /// Class of each part.
+    parts: Vec<u32>,
+    /// Live micro-batches, `stage * chunks + chunk`.
+    live: Vec<f64>,
+    cap: f64,
+    table: std::sync::Arc<Table>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    forward: f64,
+    backward: f64,
+    reduce: f64,
+    tail: f64,
+    fixed: f64,
+    scaled: f64,
+    peak: f64,
+    layout: u32,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Stage {
+    cost: StageCost,
+    memory: f64,
+    peak: f64,
+}
+
+impl Frame {
+    /// The frame of `task`; `None` when some part has no strategy there.
+    pub fn new(space: &LayerwiseSpace, task: usize) -> Option<Self> {
+        let table = space.table(task)?;
+        let rows = table
+            .classes
+            .iter()
+            .map(|class| {
+                let row = |o: &crate::search::decompose::ChainOption| Row {
+                    forward: o.cost[at::FORWARD],
+                    backward: o.cost[at::BACKWARD],
+                    reduce: o.cost[at::REDUCE],
+                    tail: o.cost[at::TAIL],
+                    fixed: o.fixed,
+                    scaled: o.scaled,
+                    peak: o.peak,
+                    layout: u32::from(o.layout),
+                };
+                class.options.iter().map(row).collect()
+            })
+            .collect();
+        Some(Self {
+            form: space.closed_form(task, 1.0),
+            rows,
+            parts: space.estimator.spine.parts.clone(),
+            live: space.live(task).concat(),
+            cap: space.estimator.allocatable(),
+            table,
+        })
+    }
+
+    /// The table behind it.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Memory that a stage may allocate.
+    pub fn cap(&self) -> f64 {
+        self.cap
+    }
+
+    /// Live micro-batches of a chunk.
+    pub fn live(&self, stage: usize, chunk: usize) -> f64 {
+        self.live[stage * self.form.chunks_per_stage as usize + chunk]
+    }
+
+    /// Closed-form iteration time and the total relative excess of memory over all stages (0 when it fits).
+    pub fn price(&self, sizes: &[u32], options: &[u16]) -> (f64, f64) {
+        let (p, v) = (self.form.pipeline as usize, self.form.chunks_per_stage as usize);
+        let n = self.table.layouts.len();
+        let mut state = Folded::default();
+        let mut excess = 0.0;
+        let mut small = [Stage::default(); 16];
+        let mut large = Vec::new();
+        let stages: &mut [Stage] = if p <= small.len() {
+            &mut small[..p]
+        } else {
+            large.resize(p, Stage::default());
+            &mut large
+        };
+        let mut part = 0usize;
+        for (x, &size) in sizes.iter().enumerate() {
+            let (s, c) = (x % p, x / p);
+            let live = self.live[s * v + c];
+            let stage = &mut stages[s];
+            let mut before = u32::MAX;
+            let (mut forward, mut backward) = (0.0, 0.0);
+            for i in part..part + size as usize {
+                let class = self.parts[i] as usize;
+                let row = &self.rows[class][options[i] as usize];
+                forward += row.forward;
+                backward += row.backward;
+                stage.cost.reduce += row.reduce;
+                stage.cost.tail += row.tail;
+                stage.memory += row.fixed + live * row.scaled;
+                stage.peak = stage.peak.max(row.peak);
+                if row.layout != before {
+                    if before != u32::MAX {
+                        let reshard = self.table.reshard[class][before as usize * n + row.layout as usize];
+                        forward += reshard;
+                        backward += reshard;
+                    } else if c == 0 {
+                        stage.cost.hop = self.table.hop[s][class][row.layout as usize];
+                    }
+                    before = row.layout;
+                }
+            }
+            part += size as usize;
+            stage.cost.forward += forward;
+            stage.cost.backward += backward;
+            if v > 1 && c == 0 {
+                stage.cost.lead_forward = forward;
+                stage.cost.lead_backward = backward;
+            }
+        }
+        for (s, stage) in stages.iter().enumerate().rev() {
+            state = self.form.push(&state, s, &stage.cost);
+            excess += ((stage.memory + stage.peak) / self.cap - 1.0).max(0.0);
+        }
+        (self.form.finish(&state), excess)
+    }
+
+    /// The same as a score.
+    pub fn score(&self, sizes: &[u32], options: &[u16]) -> Score {
+        let (time, excess) = self.price(sizes, options);
+        if excess > 1e-12 || excess.is_nan() { Score::infeasible(excess) } else { Score::feasible(time) }
+    }
+
+    /// A choice as the solution of the task's chain, for seeding exact methods.
+    pub fn chain_solution(&self, sizes: &[u32], options: &[u16], objective: f64) -> ChainSolution {
+        let (p, v) = (self.form.pipeline as usize, self.form.chunks_per_stage as usize);
+        let ranges = LayerwiseSpace::chunk_ranges(sizes);
+        let segments = (0..p).map(|s| (0..v).flat_map(|c| ranges[c * p + s].clone()).collect()).collect();
+        ChainSolution { segments, options: options.iter().map(|o| u32::from(*o)).collect(), objective }
+    }
+}

@@ -1,0 +1,355 @@
+//! Layer-wise planning as a set of tasks: outer decisions fixed per task, the rest a chain that exact methods solve.
+
+use super::table::{Allowed, Table, at};
+use super::tasks::{self, TaskKey};
+use crate::cost::Mesh;
+use crate::estimate::closed::{ClosedForm, Folded, StageCost};
+use crate::estimate::{Estimator, in_flight};
+use crate::plan::{Chunk, LayerStrategy, Plan};
+use crate::search::decompose::{
+    COSTS, Chain, ChainSolution, Combine, Cost, Cuts, Decompose, FixedItem, Fold, Segment, Transition,
+};
+use crate::search::problem::Bound;
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+/// The space of layer-wise plans of one question.
+pub struct LayerwiseSpace<'a> {
+    /// Prices plans.
+    pub estimator: Estimator<'a>,
+    /// Outer decisions, all of them.
+    pub tasks: Vec<TaskKey>,
+    /// Frames, and the frame of each task.
+    frames: Vec<Mesh>,
+    frame_of: Vec<usize>,
+    tables: Vec<OnceLock<Option<Arc<Table>>>>,
+    allowed: &'a Allowed<'a>,
+    /// Seconds that the whole model takes for one sample on one device at the best efficiency.
+    ideal: f64,
+    seeds: Vec<(usize, ChainSolution)>,
+}
+
+impl<'a> LayerwiseSpace<'a> {
+    /// The space of all plans that `allowed` and `task_allowed` let through.
+    pub fn new(estimator: Estimator<'a>, allowed: &'a Allowed<'a>, task_allowed: &dyn Fn(&TaskKey) -> bool) -> Self {
+        let devices = estimator.pool.devices;
+        let mut tasks = tasks::all(estimator.spine, estimator.job, devices);
+        tasks.retain(|t| task_allowed(t));
+        let mut frames: Vec<Mesh> = Vec::new();
+        let mut index: BTreeMap<(u32, u64), usize> = BTreeMap::new();
+        let frame_of = tasks
+            .iter()
+            .map(|t| {
+                *index.entry((t.pipeline, t.micro_batches)).or_insert_with(|| {
+                    frames.push(Mesh {
+                        stage_devices: devices / u64::from(t.pipeline),
+                        pipeline: t.pipeline,
+                        micro_batches: t.micro_batches,
+                    });
+                    frames.len() - 1
+                })
+            })
+            .collect();
+        let tables = frames.iter().map(|_| OnceLock::new()).collect();
+        // Kernels only get less efficient when work is cut smaller, so one device with the whole batch is the ideal.
+        let whole = Mesh { stage_devices: 1, pipeline: 1, micro_batches: 1 };
+        let ideal = estimator
+            .spine
+            .parts
+            .iter()
+            .map(|class| {
+                let part = &estimator.spine.classes[*class as usize];
+                let price = estimator.pricer.price(part, &LayerStrategy::PLAIN, whole);
+                (price.forward.compute + price.backward.compute).0 / estimator.job.global_batch as f64
+            })
+            .sum();
+        Self { estimator, tasks, frames, frame_of, tables, allowed, ideal, seeds: Vec::new() }
+    }
+
+    /// Prices of the frame of `task`, made when first asked for.
+    pub fn table(&self, task: usize) -> Option<Arc<Table>> {
+        self.frame_table(self.frame_of[task])
+    }
+
+    fn frame_table(&self, frame: usize) -> Option<Arc<Table>> {
+        self.tables[frame]
+            .get_or_init(|| Table::new(&self.estimator, self.frames[frame], self.allowed).map(Arc::new))
+            .clone()
+    }
+
+    /// Frames with their tasks.
+    pub fn frames(&self) -> impl Iterator<Item = (usize, Mesh, Vec<usize>)> + '_ {
+        self.frames
+            .iter()
+            .enumerate()
+            .map(|(f, mesh)| (f, *mesh, (0..self.tasks.len()).filter(|&t| self.frame_of[t] == f).collect()))
+    }
+
+    /// The frame of `task`.
+    pub fn frame(&self, task: usize) -> Mesh {
+        self.frames[self.frame_of[task]]
+    }
+
+    /// Whether the question allows `strategy` for a part with or without experts.
+    pub fn allows(&self, strategy: &LayerStrategy, experts: bool, mesh: Mesh) -> bool {
+        (self.allowed)(strategy, experts, mesh)
+    }
+
+    /// Gives exact methods a first incumbent.
+    pub fn set_seeds(&mut self, seeds: Vec<(usize, ChainSolution)>) {
+        self.seeds = seeds;
+    }
+
+    /// The closed form of `task`.
+    pub fn closed_form(&self, task: usize, forward_share: f64) -> ClosedForm {
+        let key = &self.tasks[task];
+        ClosedForm {
+            pipeline: key.pipeline,
+            chunks_per_stage: key.chunks,
+            micro_batches: key.micro_batches,
+            jitter: self.estimator.jitter(),
+            forward_share,
+        }
+    }
+
+    /// Least time of all parts for one micro-batch, summed over stages, in the frame of `task`.
+    fn ideal_work(&self, task: usize) -> f64 {
+        let mesh = self.frames[self.frame_of[task]];
+        let samples = self.estimator.job.global_batch as f64 / mesh.micro_batches as f64;
+        self.ideal * samples / mesh.stage_devices as f64
+    }
+
+    /// Decimal logarithm of the number of distinct plans: for every task the ways to cut times the strategies of each
+    /// part, before dominance.
+    pub fn size_log10(&self) -> f64 {
+        let parts = &self.estimator.spine.parts;
+        let counts: Vec<Option<f64>> = (0..self.frames.len())
+            .into_par_iter()
+            .map(|f| {
+                let mut log = 0.0;
+                let per_class: Vec<f64> =
+                    self.estimator.spine.classes.iter().map(|c| self.count(c, self.frames[f]) as f64).collect();
+                for class in parts {
+                    let count = per_class[*class as usize];
+                    if count == 0.0 {
+                        return None;
+                    }
+                    log += count.log10();
+                }
+                Some(log)
+            })
+            .collect();
+        let mut logs: Vec<f64> = Vec::new();
+        for (task, key) in self.tasks.iter().enumerate() {
+            if let Some(log) = counts[self.frame_of[task]] {
+                let cuts = if key.split.is_some() {
+                    0.0
+                } else {
+                    log10_choose(parts.len() as f64 - 1.0, f64::from(key.pipeline) - 1.0)
+                };
+                logs.push(log + cuts);
+            }
+        }
+        let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        most + logs.iter().map(|l| 10f64.powf(l - most)).sum::<f64>().log10()
+    }
+
+    fn count(&self, class: &crate::plan::PartClass, mesh: Mesh) -> u64 {
+        let experts = super::strategies::Divisors::of(class, self.estimator.job).experts > 0;
+        let mut count = 0;
+        super::strategies::enumerate(class, self.estimator.job, mesh, &mut |s| {
+            count += u64::from((self.allowed)(&s, experts, mesh));
+        });
+        count
+    }
+
+    /// Parts of each chunk of a task with a fixed split, as ranges.
+    pub fn chunk_ranges(split: &[u32]) -> Vec<std::ops::Range<u32>> {
+        let mut next = 0;
+        split
+            .iter()
+            .map(|n| {
+                next += n;
+                next - n..next
+            })
+            .collect()
+    }
+
+    /// A plan from the strategy of each part and the number of parts of each chunk.
+    pub fn plan(&self, task: usize, split: &[u32], strategy_of: &dyn Fn(u32) -> LayerStrategy) -> Plan {
+        let key = &self.tasks[task];
+        let chunks: Vec<Chunk> = Self::chunk_ranges(split)
+            .into_iter()
+            .map(|r| Plan::encode(r.start, &r.clone().map(strategy_of).collect::<Vec<_>>()))
+            .collect();
+        Plan {
+            devices: self.estimator.pool.devices,
+            pipeline: key.pipeline,
+            chunks_per_stage: key.chunks,
+            micro_batches: key.micro_batches,
+            chunks,
+        }
+    }
+
+    /// Live micro-batches by stage and chunk.
+    pub fn live(&self, task: usize) -> Vec<Vec<f64>> {
+        let key = &self.tasks[task];
+        (0..key.pipeline).map(|s| in_flight::at_warm_up(key.pipeline, key.chunks, key.micro_batches, s)).collect()
+    }
+}
+
+fn log10_choose(n: f64, k: f64) -> f64 {
+    (statrs::function::factorial::ln_factorial(n as u64)
+        - statrs::function::factorial::ln_factorial(k as u64)
+        - statrs::function::factorial::ln_factorial((n - k) as u64))
+        / std::f64::consts::LN_10
+}
+
+struct PipelineFold(ClosedForm);
+
+fn to_folded(f: &Fold) -> Folded {
+    Folded { path: f[0], done: f[1], reduced: f[2], tail: f[3] }
+}
+fn to_fold(f: Folded) -> Fold {
+    [f.path, f.done, f.reduced, f.tail, 0.0, 0.0]
+}
+
+impl Combine for PipelineFold {
+    fn start(&self) -> Fold {
+        to_fold(Folded::default())
+    }
+    fn push(&self, state: &Fold, segment: usize, cost: &Cost) -> Fold {
+        let stage = StageCost {
+            forward: cost[at::FORWARD],
+            backward: cost[at::BACKWARD],
+            reduce: cost[at::REDUCE],
+            tail: cost[at::TAIL],
+            hop: cost[at::HOP],
+            lead_forward: cost[at::LEAD_FORWARD],
+            lead_backward: cost[at::LEAD_BACKWARD],
+        };
+        to_fold(self.0.push(&to_folded(state), segment, &stage))
+    }
+    fn finish(&self, state: &Fold) -> f64 {
+        self.0.finish(&to_folded(state))
+    }
+    fn primary(&self, cost: &Cost) -> f64 {
+        cost[at::FORWARD] + cost[at::BACKWARD]
+    }
+    fn push_relaxed(&self, state: &Fold, segment: usize, primary: f64) -> Fold {
+        to_fold(self.0.push_relaxed(&to_folded(state), segment, primary))
+    }
+    fn primary_limit(&self, objective: f64) -> f64 {
+        objective / (self.0.jitter * self.0.micro_batches as f64)
+    }
+    fn complete(&self, state: &Fold, segments: usize, primary: f64) -> f64 {
+        self.0.complete(&to_folded(state), segments, primary)
+    }
+    fn weights(&self) -> Cost {
+        let (j, m) = (self.0.jitter, self.0.micro_batches as f64);
+        let mut w = [0.0; COSTS];
+        w[at::FORWARD] = j * (m + 1.0);
+        w[at::BACKWARD] = j * m;
+        w[at::REDUCE] = j;
+        w[at::TAIL] = j;
+        w[at::HOP] = 3.0 * j;
+        w[at::LEAD_FORWARD] = 2.0 * j;
+        w[at::LEAD_BACKWARD] = j;
+        w
+    }
+}
+
+struct Boundaries(Arc<Table>);
+
+impl Transition for Boundaries {
+    fn between(&self, class: u32, from: u16, to: u16) -> Cost {
+        let n = self.0.layouts.len();
+        let time = self.0.reshard[class as usize][from as usize * n + to as usize];
+        let mut cost = [0.0; COSTS];
+        cost[at::FORWARD] = time;
+        cost[at::BACKWARD] = time;
+        cost
+    }
+    fn entry(&self, segment: usize, class: u32, layout: u16) -> Cost {
+        let mut cost = [0.0; COSTS];
+        cost[at::HOP] = self.0.hop[segment][class as usize][layout as usize];
+        cost
+    }
+}
+
+impl Decompose for LayerwiseSpace<'_> {
+    type Solution = Plan;
+
+    fn tasks(&self) -> usize {
+        self.tasks.len()
+    }
+
+    fn task_bound(&self, task: usize) -> Bound {
+        Bound::AtLeast(self.closed_form(task, 1.0).at_least(self.ideal_work(task)))
+    }
+
+    fn chain(&self, task: usize) -> Option<Chain<'_>> {
+        let table = self.table(task)?;
+        let key = &self.tasks[task];
+        let cap = self.estimator.allocatable();
+        let live = self.live(task);
+        let segments = live.iter().map(|l| Segment { multiplier: l[0], cap }).collect();
+        let cuts = match &key.split {
+            None => Cuts::Free { min_items: 1 },
+            Some(split) => {
+                let ranges = Self::chunk_ranges(split);
+                let p = key.pipeline as usize;
+                Cuts::Fixed(
+                    (0..p)
+                        .map(|d| {
+                            let chunks = (0..key.chunks as usize).map(|c| (c, ranges[c * p + d].clone()));
+                            chunks
+                                .flat_map(|(c, range)| {
+                                    let (first, multiplier) = (range.start, live[d][c]);
+                                    range.map(move |item| FixedItem {
+                                        item,
+                                        multiplier,
+                                        lead: c == 0,
+                                        follows: item > first,
+                                    })
+                                })
+                                .collect()
+                        })
+                        .collect(),
+                )
+            }
+        };
+        let share = |o: &Cost| o[at::FORWARD] / (o[at::FORWARD] + o[at::BACKWARD]).max(f64::MIN_POSITIVE);
+        let forward_share =
+            table.classes.iter().flat_map(|c| &c.options).map(|o| share(&o.cost)).fold(0.0, f64::max).max(0.5);
+        Some(Chain {
+            items: self.estimator.spine.parts.clone(),
+            options: table.classes.iter().map(|c| c.options.clone()).collect(),
+            cuts,
+            segments,
+            combine: Arc::new(PipelineFold(self.closed_form(task, forward_share))),
+            transition: Arc::new(Boundaries(table)),
+        })
+    }
+
+    fn assemble(&self, task: usize, solution: &ChainSolution) -> Plan {
+        let key = &self.tasks[task];
+        let split: Vec<u32> = match &key.split {
+            Some(split) => split.clone(),
+            None => solution.segments.iter().map(|s| s.len() as u32).collect(),
+        };
+        let parts = &self.estimator.spine.parts;
+        let table = self.table(task);
+        let strategy_of = |part: u32| {
+            let class = parts[part as usize] as usize;
+            let option = solution.options[part as usize] as usize;
+            table.as_ref().map_or(LayerStrategy::PLAIN, |t| t.classes[class].strategies[option])
+        };
+        self.plan(task, &split, &strategy_of)
+    }
+
+    fn seeds(&self) -> Vec<(usize, ChainSolution)> {
+        self.seeds.clone()
+    }
+}

@@ -1,0 +1,142 @@
+//! Which strategies a part may have on a stage: divisibility and head-count rules that every framework shares.
+
+use crate::cost::Mesh;
+use crate::job::Job;
+use crate::model::{OpKind, Shard};
+use crate::plan::{LayerStrategy, PartClass, PartKind, Recompute, Spine};
+
+/// Sizes of a part that cuts must divide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Divisors {
+    /// Attention heads; tensor times Ulysses ways must divide them. 0 without attention.
+    pub heads: u64,
+    /// Key/value heads; must divide or be divided by the tensor ways.
+    pub kv_heads: u64,
+    /// Greatest common divisor of the feature groups of all cut products but key/value ones.
+    pub features: u64,
+    /// Routed experts; 0 without.
+    pub experts: u64,
+    /// Inner width of an expert.
+    pub expert_width: u64,
+    /// Tokens of one sample.
+    pub sequence: u64,
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+impl Divisors {
+    /// Reads them off the operators of `part`.
+    pub fn of(part: &PartClass, job: &Job) -> Self {
+        let mut d = Divisors {
+            heads: 0,
+            kv_heads: 0,
+            features: 0,
+            experts: 0,
+            expert_width: 0,
+            sequence: Spine::tokens(part.stream, job),
+        };
+        for op in part.sublayers.iter().flat_map(|s| &s.ops) {
+            match op.kind {
+                OpKind::Attention { heads, kv_heads, .. } => {
+                    d.heads = gcd(d.heads, heads);
+                    d.kv_heads = gcd(d.kv_heads, kv_heads);
+                }
+                OpKind::LinearAttention { k_heads, v_heads, .. } => {
+                    d.heads = gcd(gcd(d.heads, v_heads), k_heads);
+                    d.kv_heads = gcd(d.kv_heads, k_heads);
+                }
+                OpKind::Linear { shard: Shard::Row { units }, .. } => d.features = gcd(d.features, units),
+                OpKind::Experts { experts, ffn, .. } => {
+                    d.experts = experts;
+                    d.expert_width = ffn;
+                }
+                _ => {}
+            }
+        }
+        d
+    }
+
+    /// Whether `s` respects them.
+    pub fn allow(&self, s: &LayerStrategy) -> bool {
+        let (t, u, c) = (u64::from(s.tp), u64::from(s.ulysses), u64::from(s.cp));
+        let divides = |n: u64, by: u64| n == 0 || n % by == 0;
+        divides(self.heads, t * u)
+            && (divides(self.kv_heads, t) || t % self.kv_heads == 0)
+            && divides(self.features, t)
+            // Zig-zag context parallelism deals two chunks to each rank; every cut of the sequence is even.
+            && (c == 1 || self.sequence % (2 * c) == 0)
+            && self.sequence % s.sequence_ways() == 0
+            && (s.ep == 1 || (self.experts > 0 && self.experts % u64::from(s.ep) == 0))
+            && (s.etp == 1 || (self.experts > 0 && self.expert_width % u64::from(s.etp) == 0))
+            // Tokens must lie cut when experts are spread over tensor-parallel ranks.
+            && (self.experts == 0 || s.tp == 1 || s.sequence_parallel)
+    }
+}
+
+fn divisors(n: u64, most: u64) -> Vec<u32> {
+    (1..=n.min(most)).filter(|d| n % d == 0).map(|d| d as u32).collect()
+}
+
+/// Widest cuts that are looked at: no published plan cuts tensors over more than 64 or sequences over more than 512
+/// devices (NVIDIA NeMo long-context recipes, 2025).
+const WIDEST: u64 = 512;
+
+/// Calls `found` with every strategy of `part` in `mesh`.
+pub fn enumerate(part: &PartClass, job: &Job, mesh: Mesh, found: &mut dyn FnMut(LayerStrategy)) {
+    let n = mesh.stage_devices;
+    let d = Divisors::of(part, job);
+    let micro_batch = job.global_batch / mesh.micro_batches;
+    let whole_layer = matches!(part.kind, PartKind::Layer | PartKind::Mtp);
+    let recomputes: &[Recompute] = match part.kind {
+        PartKind::Layer => &[Recompute::None, Recompute::Selective, Recompute::Full],
+        PartKind::Mtp => &[Recompute::None, Recompute::Selective],
+        _ => &[Recompute::None],
+    };
+    for tp in divisors(n, WIDEST) {
+        for ulysses in divisors(n / u64::from(tp), if d.heads > 0 { WIDEST } else { n }) {
+            for cp in divisors(n / u64::from(tp) / u64::from(ulysses), WIDEST) {
+                let dp = n / (u64::from(tp) * u64::from(ulysses) * u64::from(cp));
+                if micro_batch % dp != 0 {
+                    continue;
+                }
+                for sequence_parallel in if tp > 1 { &[true, false][..] } else { &[false][..] } {
+                    let experts: Vec<(u32, u32)> = if d.experts == 0 {
+                        vec![(1, 1)]
+                    } else {
+                        let etps = if tp > 1 { vec![1, tp] } else { vec![1] };
+                        etps.iter()
+                            .flat_map(|&etp| {
+                                divisors(gcd(n / u64::from(etp), d.experts), n).into_iter().map(move |ep| (ep, etp))
+                            })
+                            .collect()
+                    };
+                    for &(ep, etp) in &experts {
+                        let base = LayerStrategy {
+                            tp,
+                            sequence_parallel: *sequence_parallel,
+                            ulysses,
+                            cp,
+                            ep,
+                            etp,
+                            zero: 0,
+                            recompute: Recompute::None,
+                        };
+                        if !d.allow(&base) {
+                            continue;
+                        }
+                        let replicas = n / u64::from(tp) > 1;
+                        for zero in if replicas { 0..=3u8 } else { 0..=0 } {
+                            for &recompute in recomputes {
+                                if whole_layer || recompute == Recompute::None {
+                                    found(LayerStrategy { zero, recompute, ..base });
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Plans with one strategy for all layers, which every framework runs: the yardstick of layer-wise planning and the first
+//! incumbent of exact search.
+
+use super::fast::{Choice, Frame};
+use super::layerwise::LayerwiseSpace;
+use super::strategies::Divisors;
+use super::tasks::splits;
+use crate::cost::Mesh;
+use crate::estimate::closed::StageCost;
+use crate::plan::{LayerStrategy, PartClass, PartKind, Plan, Recompute};
+use crate::search::decompose::ChainSolution;
+use std::collections::BTreeSet;
+
+/// A uniform plan with its closed-form price.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Uniform {
+    /// Index into [`LayerwiseSpace::tasks`].
+    pub task: usize,
+    /// Parts of each chunk.
+    pub sizes: Vec<u32>,
+    /// The strategy of all layers.
+    pub strategy: LayerStrategy,
+    /// Closed-form iteration time.
+    pub objective: f64,
+}
+
+/// `strategy` as far as it applies to a part: experts only where there are some, recomputation only of layers.
+pub fn adapt(strategy: &LayerStrategy, part: &PartClass, experts: bool) -> LayerStrategy {
+    LayerStrategy {
+        ep: if experts { strategy.ep } else { 1 },
+        etp: if experts { strategy.etp } else { 1 },
+        recompute: match part.kind {
+            PartKind::Layer => strategy.recompute,
+            PartKind::Mtp if strategy.recompute != Recompute::Full => strategy.recompute,
+            PartKind::Mtp => Recompute::Selective,
+            _ => Recompute::None,
+        },
+        ..*strategy
+    }
+}
+
+/// How much worse than the best a uniform plan may be and still be listed.
+const LISTED: f64 = 1.25;
+
+/// Sums over the parts of one stage.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    cost: StageCost,
+    memory: f64,
+    peak: f64,
+}
+
+/// The best uniform plans that fit, best first, at most `keep` of them, one per (task, strategy). `stop` ends the search early.
+pub fn best(space: &LayerwiseSpace, keep: usize, stop: &dyn Fn() -> bool) -> Vec<Uniform> {
+    let spine = space.estimator.spine;
+    let experts: Vec<bool> = spine.classes.iter().map(|c| Divisors::of(c, space.estimator.job).experts > 0).collect();
+    let mut found: Vec<Uniform> = Vec::new();
+    let mut frames: Vec<(usize, Mesh, Vec<usize>, f64)> = space
+        .frames()
+        .map(|(f, mesh, tasks)| {
+            let bound = tasks.iter().map(|t| bound_of(space, *t)).fold(f64::INFINITY, f64::min);
+            (f, mesh, tasks, bound)
+        })
+        .collect();
+    frames.sort_by(|a, b| a.3.total_cmp(&b.3).then(a.0.cmp(&b.0)));
+    let mut best = f64::INFINITY;
+    for (_, mesh, tasks, bound) in frames {
+        if bound >= best || stop() {
+            break;
+        }
+        let Some(table) = tasks.first().and_then(|t| space.table(*t)) else { continue };
+        let plain = splits(spine, u64::from(mesh.pipeline));
+        let candidates: BTreeSet<LayerStrategy> = spine
+            .classes
+            .iter()
+            .zip(&table.classes)
+            .filter(|(part, _)| part.kind == PartKind::Layer)
+            .flat_map(|(_, class)| class.strategies.iter().copied())
+            .collect();
+        for strategy in candidates {
+            let Some(parts) = prices(space, &strategy, &experts, mesh) else { continue };
+            let work: f64 = spine.parts.iter().map(|c| parts[*c as usize].0).sum();
+            for &task in &tasks {
+                let key = &space.tasks[task];
+                if space.closed_form(task, 1.0).at_least(work) >= best * LISTED {
+                    continue;
+                }
+                let options: &[Vec<u32>] = match &key.split {
+                    Some(split) => std::slice::from_ref(split),
+                    None => &plain,
+                };
+                let price = |sizes: &Vec<u32>| evaluate(space, task, sizes, &parts);
+                let candidates = options.iter().filter_map(|sizes| price(sizes).map(|t| (t, sizes)));
+                let Some((objective, sizes)) = candidates.min_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
+                if objective < best * LISTED {
+                    best = best.min(objective);
+                    found.push(Uniform { task, sizes: sizes.clone(), strategy, objective });
+                }
+            }
+        }
+    }
+    found.sort_by(|a, b| {
+        a.objective.total_cmp(&b.objective).then(a.task.cmp(&b.task)).then(a.strategy.cmp(&b.strategy))
+    });
+    found.truncate(keep);
+    found
+}
+
+fn bound_of(space: &LayerwiseSpace, task: usize) -> f64 {
+    use crate::search::decompose::Decompose;
+    match space.task_bound(task) {
+        crate::search::problem::Bound::AtLeast(b) => b,
+        crate::search::problem::Bound::Infeasible => f64::INFINITY,
+    }
+}
+
+type ClassPrice = (f64, crate::cost::PartPrice, LayerStrategy);
+
+/// Work (F + B), price and strategy by class; `None` when some part cannot take the strategy.
+fn prices(space: &LayerwiseSpace, strategy: &LayerStrategy, experts: &[bool], mesh: Mesh) -> Option<Vec<ClassPrice>> {
+    let estimator = &space.estimator;
+    let mut list = Vec::with_capacity(experts.len());
+    for (part, &experts) in estimator.spine.classes.iter().zip(experts) {
+        let adapted = adapt(strategy, part, experts);
+        if !Divisors::of(part, estimator.job).allow(&adapted) || !space.allows(&adapted, experts, mesh) {
+            return None;
+        }
+        let price = estimator.pricer.price(part, &adapted, mesh);
+        list.push(((price.forward.total() + price.backward.total()).0, price, adapted));
+    }
+    Some(list)
+}
+
+fn evaluate(space: &LayerwiseSpace, task: usize, sizes: &[u32], parts: &[ClassPrice]) -> Option<f64> {
+    let key = &space.tasks[task];
+    let (p, v) = (key.pipeline as usize, key.chunks as usize);
+    let live = space.live(task);
+    let spine = space.estimator.spine;
+    let cap = space.estimator.allocatable();
+    let mesh = space.frame(task);
+    let mut stages = vec![Sum::default(); p];
+    let mut next = 0usize;
+    for (x, &size) in sizes.iter().enumerate() {
+        let (s, c) = (x % p, x / p);
+        let stage = &mut stages[s];
+        let (mut forward, mut backward) = (0.0, 0.0);
+        for i in next..next + size as usize {
+            let (_, price, strategy) = &parts[spine.parts[i] as usize];
+            forward += price.forward.total().0;
+            backward += price.backward.total().0;
+            stage.cost.reduce += price.reduce.0;
+            stage.cost.tail += price.optimizer.0 + price.gather.0;
+            stage.memory += price.states.total().0 + live[s][c] * price.activations.0;
+            stage.peak = stage.peak.max(price.transient.0);
+            if i == next && c == 0 && s > 0 {
+                let part = spine.class_of(i);
+                stage.cost.hop = space.estimator.pricer.hop(part, strategy.layout(), mesh, s as u64).0;
+            }
+        }
+        next += size as usize;
+        stage.cost.forward += forward;
+        stage.cost.backward += backward;
+        if v > 1 && c == 0 {
+            stage.cost.lead_forward = forward;
+            stage.cost.lead_backward = backward;
+        }
+    }
+    if stages.iter().any(|s| s.memory + s.peak > cap) {
+        return None;
+    }
+    let costs: Vec<StageCost> = stages.iter().map(|s| s.cost).collect();
+    Some(space.closed_form(task, 1.0).iteration(&costs))
+}
+
+impl Uniform {
+    /// As a plan.
+    pub fn plan(&self, space: &LayerwiseSpace) -> Plan {
+        let spine = space.estimator.spine;
+        let strategy_of = |part: u32| {
+            let class = spine.class_of(part as usize);
+            adapt(&self.strategy, class, Divisors::of(class, space.estimator.job).experts > 0)
+        };
+        space.plan(self.task, &self.sizes, &strategy_of)
+    }
+
+    /// As a choice of the layer-wise space: parts whose strategy was left out there take the best option that fits in
+    /// its place. `None` if that is no longer feasible.
+    pub fn choice(&self, space: &LayerwiseSpace) -> Option<(Choice, f64)> {
+        let frame = Frame::new(space, self.task)?;
+        let spine = space.estimator.spine;
+        let mut option_of = Vec::with_capacity(spine.classes.len());
+        for (class, table) in spine.classes.iter().zip(&frame.table().classes) {
+            let wanted = adapt(&self.strategy, class, Divisors::of(class, space.estimator.job).experts > 0);
+            let price = space.estimator.pricer.price(class, &wanted, space.frame(self.task));
+            let same = table.strategies.iter().position(|s| *s == wanted);
+            let fitting = || {
+                table.options.iter().position(|o| {
+                    o.fixed <= price.states.total().0 && o.scaled <= price.activations.0 && o.peak <= price.transient.0
+                })
+            };
+            option_of.push(same.or_else(fitting)? as u16);
+        }
+        let options: Vec<u16> = spine.parts.iter().map(|c| option_of[*c as usize]).collect();
+        let objective = frame.score(&self.sizes, &options).objective()?;
+        let choice = Choice { task: self.task as u32, sizes: self.sizes.clone().into(), options: options.into() };
+        Some((choice, objective))
+    }
+}
+
+/// The listed uniform plans as first incumbents.
+pub fn seeds(space: &LayerwiseSpace, uniform: &[Uniform]) -> Vec<(usize, ChainSolution)> {
+    uniform
+        .iter()
+        .filter_map(|u| {
+            let (choice, objective) = u.choice(space)?;
+            let frame = Frame::new(space, u.task)?;
+            Some((u.task, frame.chain_solution(&choice.sizes, &choice.options, objective)))
+        })
+        .collect()
+}
