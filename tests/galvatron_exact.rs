@@ -82,7 +82,7 @@ fn every_case_is_solved_to_proven_optimality_and_never_above_the_known_plan() {
         let headroom = json("headroom.json")["best_time_s"].as_f64().unwrap();
         let galvatron = json("galvatron_result.json")["iteration_time_s"].as_f64().unwrap();
         let name = case.file_name().unwrap().to_str().unwrap();
-        let (plan, task, objective) = answer.best.as_ref().unwrap();
+        let (solution, objective) = answer.best.as_ref().unwrap();
         eprintln!(
             "{name}: {objective} headroom {headroom} galvatron {galvatron} gap {:?} relaxed {} solved {} weighed {} of {} | read {read:?} tables {:?} search {:?}",
             answer.gap(),
@@ -93,7 +93,9 @@ fn every_case_is_solved_to_proven_optimality_and_never_above_the_known_plan() {
             filled - read,
             solved - filled
         );
-        let price = space.price(*task, plan).unwrap();
+        let price = space.price(solution.task as usize, &space.plan(solution)).unwrap();
+        let worth = space.worth(solution);
+        assert!(worth.excess == 0.0 && (worth.objective_s - objective).abs() <= 1e-12 * objective, "{name}: {worth:?}");
         assert!(price.fits(), "{name}");
         assert!((price.time_ms * 1e-3 - objective).abs() <= 1e-12 * objective, "{name}: {} {objective}", price.time_ms);
         let known = headroom_plan(&space, &json("headroom.json"));

@@ -182,16 +182,16 @@ fn minimise(
 ) -> Option<(f64, Option<StageFilling>)> {
     let cap = view.cap_mb(embedding, stage)?;
     if alpha > 0.0 {
-        let found = view.knapsack(stage, alpha, beta)?.solve(cap)?;
-        return Some((found.bound, Some(view.filling(found))));
+        let (filling, bound) = view.minimise(stage, &view.counts[stage], cap, alpha, beta)?;
+        return Some((bound, Some(filling)));
     }
     // Compute does not count here, or counts in favour: bounded by the slowest strategy of every layer.
     let slowest = view.slowest_ms(stage);
     if beta == 0.0 {
         return Some((alpha * slowest, None));
     }
-    let found = view.knapsack(stage, 0.0, beta)?.solve(cap)?;
-    Some((alpha * slowest + found.bound, Some(view.filling(found))))
+    let found = view.knapsack(stage, &view.counts[stage], 0.0, beta, u32::MAX)?.solve(cap)?;
+    Some((alpha * slowest + found.bound, Some(view.counted(found.counts))))
 }
 
 fn times(view: &TaskView, other: &[f64], fillings: &[StageFilling]) -> (Vec<f64>, Vec<f64>) {

@@ -7,16 +7,16 @@
 use super::dual;
 use super::knapsack::Knapsack;
 use super::problem::GalvatronSpace;
+use super::solution::Solution;
 use super::stage::{StageFilling, TaskView};
-use crate::cost::galvatron::Plan;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 /// The best plan and what is proven about it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExactAnswer {
-    /// The best plan with the number of its task and its objective, seconds.
-    pub best: Option<(Plan, usize, f64)>,
+    /// The best solution with its objective, seconds.
+    pub best: Option<(Solution, f64)>,
     /// No plan of the space is below this, seconds; infinite if none is feasible.
     pub bound_s: f64,
     /// Tasks in all.
@@ -25,6 +25,8 @@ pub struct ExactAnswer {
     pub relaxed: usize,
     /// Pairs of task and embedding that were solved.
     pub solved: usize,
+    /// What is known about every task.
+    pub task_bounds_s: Vec<f64>,
     /// Those of them in which the gradient reduction had to be weighed against compute.
     pub weighed: usize,
 }
@@ -32,7 +34,7 @@ pub struct ExactAnswer {
 impl ExactAnswer {
     /// (best - bound) / bound.
     pub fn gap(&self) -> Option<f64> {
-        self.best.as_ref().map(|b| ((b.2 - self.bound_s) / self.bound_s).max(0.0))
+        self.best.as_ref().map(|b| ((b.1 - self.bound_s) / self.bound_s).max(0.0))
     }
 }
 
@@ -78,9 +80,16 @@ impl Prepared<'_> {
         if let Some((_, filling, bound)) = self.known[stage].iter().find(|k| k.0 == cap) {
             return filling.clone().map(|f| (f, *bound));
         }
-        let found = self.knapsacks[stage].solve(cap);
-        let bound = found.as_ref().map_or(f64::INFINITY, |f| f.bound);
-        let filling = found.map(|f| self.view.filling(f));
+        let found = if self.view.table.reshards() {
+            self.view.minimise(stage, &self.view.counts[stage], cap, 1.0, 0.0)
+        } else {
+            self.knapsacks[stage].solve(cap).map(|f| {
+                let bound = f.bound;
+                (self.view.counted(f.counts), bound)
+            })
+        };
+        let bound = found.as_ref().map_or(f64::INFINITY, |f| f.1);
+        let filling = found.map(|f| f.0);
         self.known[stage].push((cap, filling.clone(), bound));
         filling.map(|f| (f, bound))
     }
@@ -88,8 +97,15 @@ impl Prepared<'_> {
 
 /// Searches the whole space.
 pub fn solve(space: &GalvatronSpace) -> ExactAnswer {
-    let mut answer =
-        ExactAnswer { best: None, bound_s: f64::INFINITY, tasks: space.tasks.len(), relaxed: 0, solved: 0, weighed: 0 };
+    let mut answer = ExactAnswer {
+        best: None,
+        bound_s: f64::INFINITY,
+        tasks: space.tasks.len(),
+        relaxed: 0,
+        solved: 0,
+        weighed: 0,
+        task_bounds_s: vec![f64::INFINITY; space.tasks.len()],
+    };
     let mut open = BinaryHeap::new();
     for task in 0..space.tasks.len() {
         if let Some(ms) = least_ms(&TaskView::new(space, task)) {
@@ -97,7 +113,7 @@ pub fn solve(space: &GalvatronSpace) -> ExactAnswer {
         }
     }
     let mut prepared: Vec<Option<Prepared>> = (0..space.tasks.len()).map(|_| None).collect();
-    let mut best: Option<(u32, u32, Vec<StageFilling>)> = None;
+    let mut best: Option<Solution> = None;
     let mut best_s = f64::INFINITY;
     // Pairs that could not be closed keep their bound.
     let mut unclosed_s = f64::INFINITY;
@@ -113,9 +129,7 @@ pub fn solve(space: &GalvatronSpace) -> ExactAnswer {
                 let Some((now, pairs)) = relax(TaskView::new(space, task)) else { continue };
                 for (embedding, ms) in pairs {
                     let bound_s = space.objective_s(task, ms);
-                    if bound_s < best_s {
-                        open.push(Open { bound_s, task: node.task, embedding: Some(embedding) });
-                    }
+                    open.push(Open { bound_s, task: node.task, embedding: Some(embedding) });
                 }
                 prepared[task] = Some(now);
             }
@@ -142,21 +156,25 @@ pub fn solve(space: &GalvatronSpace) -> ExactAnswer {
                 }
                 if value_s < best_s {
                     best_s = value_s;
-                    best = Some((node.task, embedding, fillings));
+                    best = Some(now.view.solution(embedding, &fillings));
                 }
                 if bound_s < value_s * (1.0 - SAME) {
                     unclosed_s = unclosed_s.min(bound_s);
+                } else {
+                    bound_s = value_s;
                 }
+                let known = &mut answer.task_bounds_s[task];
+                *known = known.min(bound_s);
             }
         }
     }
     let left_s = open.peek().map_or(f64::INFINITY, |o| o.bound_s);
     answer.bound_s = best_s.min(left_s).min(unclosed_s);
-    answer.best = best.and_then(|(task, embedding, fillings)| {
-        let view = &prepared[task as usize].as_ref()?.view;
-        let plan = view.plan(embedding, &fillings.iter().collect::<Vec<_>>());
-        Some((plan, task as usize, best_s))
-    });
+    for node in &open {
+        let known = &mut answer.task_bounds_s[node.task as usize];
+        *known = known.min(node.bound_s);
+    }
+    answer.best = best.map(|x| (x, best_s));
     answer
 }
 
@@ -191,7 +209,8 @@ fn least_ms(view: &TaskView) -> Option<f64> {
 /// Stages relaxed, and a bound for every embedding that leaves enough memory.
 fn relax(view: TaskView<'_>) -> Option<(Prepared<'_>, Vec<(u32, f64)>)> {
     let stages = view.stages();
-    let knapsacks: Vec<Knapsack> = (0..stages).map(|s| view.knapsack(s, 1.0, 0.0)).collect::<Option<_>>()?;
+    let knapsacks: Vec<Knapsack> =
+        (0..stages).map(|s| view.knapsack(s, &view.counts[s], 1.0, 0.0, u32::MAX)).collect::<Option<_>>()?;
     let mut pairs = Vec::with_capacity(view.embeddings.len());
     let mut middle: Vec<Option<f64>> = vec![None; stages];
     for (s, least) in middle.iter_mut().enumerate().take(stages.saturating_sub(1)).skip(1) {

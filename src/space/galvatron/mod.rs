@@ -1,14 +1,17 @@
 //! Galvatron's search space (version 2.4.1) under its final objective, as a decision tree and as chains for exact methods.
 
+mod arrange;
 mod dual;
 pub mod exact;
 pub mod fold;
 pub mod knapsack;
 pub mod objective;
 mod problem;
+mod solution;
 pub mod stage;
 pub mod strategies;
 pub mod table;
 pub mod tasks;
 
 pub use problem::GalvatronSpace;
+pub use solution::{Solution, Worth};

@@ -1,10 +1,12 @@
 //! One task seen stage by stage: what its layers may choose, what embedding and head cost, and how much memory is left.
 
-use super::knapsack::{Choice, Counts, Filling, Knapsack};
+use super::arrange::{arrange, least_change_ms};
+use super::knapsack::{Choice, Counts, Knapsack};
 use super::objective::Objective;
 use super::problem::GalvatronSpace;
+use super::solution::Solution;
 use super::table::Table;
-use crate::cost::galvatron::{Plan, Repair};
+use crate::cost::galvatron::Repair;
 
 /// Time and gradient reduction of the layers of one stage, and how they are chosen.
 #[derive(Debug, Clone, PartialEq)]
@@ -84,14 +86,45 @@ impl<'a> TaskView<'a> {
         (0..self.stages()).map(|s| self.table.other_ms(embedding as usize, s as u32)).collect()
     }
 
-    /// The knapsack of `stage` for minimising `alpha` x compute + `beta` x sync; `None` if a type has no strategy.
-    pub fn knapsack(&self, stage: usize, alpha: f64, beta: f64) -> Option<Knapsack> {
-        Knapsack::new(self.counts[stage].iter().enumerate().map(|(kind, &count)| {
+    /// The knapsack of `stage` with `counts` layers by type for minimising `alpha` x compute + `beta` x sync with
+    /// strategies of `degrees` (a bit set); `None` if a type has no strategy.
+    pub fn knapsack(&self, stage: usize, counts: &[u32], alpha: f64, beta: f64, degrees: u32) -> Option<Knapsack> {
+        self.knapsack_of(stage, counts, alpha, beta, |_, id| degrees & 1 << self.table.degree(id) != 0)
+    }
+
+    /// As [`TaskView::knapsack`] with all degrees, without choices that another beats in size, compute and sync (and, where
+    /// changing degrees costs something, has the same degree).
+    pub fn narrow_knapsack(&self, stage: usize, alpha: f64, beta: f64) -> Option<Knapsack> {
+        let reshards = self.table.reshards();
+        self.knapsack_of(stage, &self.counts[stage], alpha, beta, |kind, id| {
+            let sizes = self.table.memory_mb(kind, stage as u32);
+            let rows = &self.table.rows[kind];
+            let beats = |a: u32, b: u32| {
+                let (i, j) = (a as usize, b as usize);
+                let (x, y) = (&rows[i], &rows[j]);
+                let no_worse = sizes[i] <= sizes[j] && x.compute_ms <= y.compute_ms && x.sync_ms <= y.sync_ms;
+                let equal = sizes[i] == sizes[j] && x == y;
+                let alike = !reshards || self.table.degree(a) == self.table.degree(b);
+                alike && no_worse && (!equal || a < b)
+            };
+            !self.strategies.iter().any(|&other| beats(other, id))
+        })
+    }
+
+    fn knapsack_of(
+        &self,
+        stage: usize,
+        counts: &[u32],
+        alpha: f64,
+        beta: f64,
+        keep: impl Fn(usize, u32) -> bool,
+    ) -> Option<Knapsack> {
+        Knapsack::new(counts.iter().enumerate().map(|(kind, &count)| {
             let mut choices = Vec::new();
             if count > 0 {
                 let sizes = self.table.memory_mb(kind, stage as u32);
                 let rows = &self.table.rows[kind];
-                choices.extend(self.strategies.iter().map(|&i| {
+                choices.extend(self.strategies.iter().filter(|&&i| keep(kind, i)).map(|&i| {
                     let row = &rows[i as usize];
                     Choice { cost: alpha * row.compute_ms + beta * row.sync_ms, size: sizes[i as usize], id: i }
                 }));
@@ -100,55 +133,63 @@ impl<'a> TaskView<'a> {
         }))
     }
 
-    /// As [`TaskView::knapsack`], without choices that another beats in size, compute and sync.
-    pub fn narrow_knapsack(&self, stage: usize, alpha: f64, beta: f64) -> Option<Knapsack> {
-        Knapsack::new(self.counts[stage].iter().enumerate().map(|(kind, &count)| {
-            let mut choices = Vec::new();
-            if count > 0 {
-                let sizes = self.table.memory_mb(kind, stage as u32);
-                let rows = &self.table.rows[kind];
-                let beats = |a: usize, b: usize| {
-                    let (x, y) = (&rows[a], &rows[b]);
-                    let no_worse = sizes[a] <= sizes[b] && x.compute_ms <= y.compute_ms && x.sync_ms <= y.sync_ms;
-                    let equal = sizes[a] == sizes[b] && x == y;
-                    no_worse && (!equal || a < b)
-                };
-                for &i in &self.strategies {
-                    if !self.strategies.iter().any(|&j| beats(j as usize, i as usize)) {
-                        let row = &rows[i as usize];
-                        let cost = alpha * row.compute_ms + beta * row.sync_ms;
-                        choices.push(Choice { cost, size: sizes[i as usize], id: i });
-                    }
-                }
+    /// The filling of `stage` with `counts` layers by type within `cap` MB that minimises `alpha` x compute + `beta` x sync (`alpha` positive), and a
+    /// lower bound on that. Where changing degrees costs something, every set of degrees is tried.
+    pub fn minimise(
+        &self,
+        stage: usize,
+        counts: &[u32],
+        cap: u64,
+        alpha: f64,
+        beta: f64,
+    ) -> Option<(StageFilling, f64)> {
+        if !self.table.reshards() {
+            let found = self.knapsack(stage, counts, alpha, beta, u32::MAX)?.solve(cap)?;
+            let bound = found.bound;
+            return Some((self.counted(found.counts), bound));
+        }
+        let used = self.strategies.iter().fold(0u32, |set, &i| set | 1 << self.table.degree(i));
+        let mut best: Option<(StageFilling, f64)> = None;
+        let mut bound = f64::INFINITY;
+        for degrees in (1..=used).filter(|d| d & !used == 0) {
+            let change = alpha * least_change_ms(self.table, degrees);
+            let Some(found) = self.knapsack(stage, counts, alpha, beta, degrees).and_then(|k| k.solve(cap)) else {
+                continue;
+            };
+            bound = bound.min(found.bound + change);
+            let filling = self.counted(found.counts);
+            let value = alpha * filling.compute_ms + beta * filling.sync_ms;
+            if best.as_ref().is_none_or(|b| value < b.1) {
+                best = Some((filling, value));
             }
-            (count, choices)
-        }))
+        }
+        best.map(|(filling, _)| (filling, bound))
     }
 
     /// The most that the layers of `stage` can compute, ms.
     pub fn slowest_ms(&self, stage: usize) -> f64 {
         self.counts[stage]
             .iter()
-            .zip(&self.table.rows)
-            .map(|(&n, rows)| {
+            .enumerate()
+            .map(|(kind, &n)| {
+                let rows = &self.table.rows[kind];
                 let most = self.strategies.iter().map(|&i| rows[i as usize].compute_ms).fold(0.0, f64::max);
-                f64::from(n) * most
+                let change = self.table.resharding_ms[kind].iter().copied().fold(0.0, f64::max);
+                f64::from(n) * (most + change)
             })
             .sum()
     }
 
-    /// Time and sync of a filling.
-    pub fn filling(&self, filling: Filling) -> StageFilling {
-        self.counted(filling.counts)
-    }
-
-    /// Time and sync of counts.
+    /// Time and sync of counts, in their cheapest order.
     pub fn counted(&self, counts: Counts) -> StageFilling {
         let (mut compute_ms, mut sync_ms) = (0.0, 0.0);
         for &(kind, id, n) in &counts {
             let row = &self.table.rows[kind as usize][id as usize];
             compute_ms += f64::from(n) * row.compute_ms;
             sync_ms += f64::from(n) * row.sync_ms;
+        }
+        if self.table.reshards() {
+            compute_ms += arrange(self.table, &counts).0;
         }
         StageFilling { compute_ms, sync_ms, counts }
     }
@@ -166,26 +207,10 @@ impl<'a> TaskView<'a> {
         self.objective.exact_ms(&compute, &sync, &other)
     }
 
-    /// The plan: within a stage and type, strategies by rising degree, then rising memory.
-    pub fn plan(&self, embedding: u32, fillings: &[&StageFilling]) -> Plan {
-        let mut layers = Vec::new();
-        for (stage, filling) in fillings.iter().enumerate() {
-            let mut runs = filling.counts.clone();
-            runs.sort_by_key(|&(kind, id, _)| {
-                let memory = self.table.memory_mb(kind as usize, stage as u32)[id as usize];
-                (kind, self.table.strategies[id as usize].width(), memory, id)
-            });
-            for (_, id, n) in runs {
-                layers.extend(std::iter::repeat_n(self.table.strategies[id as usize], n as usize));
-            }
-        }
-        Plan {
-            pp: self.table.pp,
-            micro: self.table.micro,
-            partition: self.counts.iter().map(|c| c.iter().sum()).collect(),
-            layers,
-            embedding: self.table.embeddings[embedding as usize].strategy,
-        }
+    /// The solution with these fillings.
+    pub fn solution(&self, embedding: u32, fillings: &[StageFilling]) -> Solution {
+        let stages = fillings.iter().map(|f| f.counts.clone()).collect();
+        Solution { task: self.task as u32, embedding, stages }
     }
 }
 

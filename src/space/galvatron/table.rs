@@ -44,6 +44,8 @@ pub struct Table {
     memory_mb: Vec<Vec<u32>>,
     /// Strategies of embedding and head.
     pub embeddings: Vec<EmbeddingRow>,
+    /// What it costs to change the degree before a layer, ms: by layer type, then the logarithm of the larger degree.
+    pub resharding_ms: Vec<Vec<f64>>,
     /// Memory of a stage between first and last but for its layers, whole MB.
     pub middle_mb: u32,
 }
@@ -75,6 +77,18 @@ impl Table {
             }
             memory_mb.push(by_stage);
         }
+        let mut resharding_ms = Vec::with_capacity(types);
+        for kind in 0..types {
+            let widest = strategies.iter().map(Strategy::width).max().unwrap_or(1);
+            let mut by_degree = vec![0.0; widest.ilog2() as usize + 1];
+            for to in &strategies {
+                if to.width() > 1 {
+                    let from = Strategy { tp: 1, sp: 1, ..*to };
+                    by_degree[to.width().ilog2() as usize] = model.resharding_ms(kind, &from, to, micro)?;
+                }
+            }
+            resharding_ms.push(by_degree);
+        }
         let mut embeddings = Vec::new();
         for strategy in embedding_strategies(setting, pp) {
             if micro.samples(strategy.dp) >= 1 {
@@ -90,13 +104,23 @@ impl Table {
             }
         }
         let middle_mb = whole_mb(setting.constants.context_mb);
-        Ok(Self { micro, pp, strategies, rows, memory_mb, embeddings, middle_mb })
+        Ok(Self { micro, pp, strategies, rows, memory_mb, embeddings, resharding_ms, middle_mb })
     }
 
     /// Memory of one layer of type `kind` on `stage`, by strategy, whole MB.
     pub fn memory_mb(&self, kind: usize, stage: u32) -> &[u32] {
         let n = self.strategies.len();
         &self.memory_mb[kind][stage as usize * n..][..n]
+    }
+
+    /// Whether changing degrees between layers costs anything.
+    pub fn reshards(&self) -> bool {
+        self.resharding_ms.iter().flatten().any(|&ms| ms > 0.0)
+    }
+
+    /// Logarithm of the degree of strategy number `id`.
+    pub fn degree(&self, id: u32) -> usize {
+        self.strategies[id as usize].width().ilog2() as usize
     }
 
     /// Memory of `stage` but for its layers and the buffer, whole MB.
