@@ -1,7 +1,7 @@
 //! The exact search on every case: never above the known better plan, proven.
 
-use espalier::cost::galvatron::{DpType, Micro, Plan, Repairs, Strategy, TpSpMode};
-use espalier::space::galvatron::{GalvatronSpace, exact};
+use espalier::cost::galvatron::{DpType, Micro, Plan, Repair, Repairs, Strategy, TpSpMode};
+use espalier::space::galvatron::{GalvatronSpace, Partition, exact};
 use espalier::{import, reference};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -73,7 +73,7 @@ fn every_case_is_solved_to_proven_optimality_and_never_above_the_known_plan() {
         let begin = Instant::now();
         let model = import::galvatron::read(&case, &[], Repairs::NONE).unwrap();
         let read = begin.elapsed();
-        let space = GalvatronSpace::new(model).unwrap();
+        let space = GalvatronSpace::new(model, Partition::Even).unwrap();
         let filled = begin.elapsed();
         let answer = exact::solve(&space);
         let solved = begin.elapsed();
@@ -105,4 +105,41 @@ fn every_case_is_solved_to_proven_optimality_and_never_above_the_known_plan() {
         open.extend(answer.gap().filter(|g| *g > 0.0).map(|g| format!("{name}: {g}")));
     }
     assert!(open.is_empty(), "gaps: {open:?}");
+}
+
+#[test]
+fn what_repairs_and_uneven_partitions_change_is_priced_and_fits() {
+    for case in cases() {
+        let name = case.file_name().unwrap().to_str().unwrap();
+        let mut variants = vec![
+            (Repairs::NONE, Partition::Free),
+            (Repairs::all(), Partition::Even),
+            (Repairs::all(), Partition::Free),
+        ];
+        variants.extend(Repair::ALL.map(|r| (Repairs::NONE.with(r), Partition::Even)));
+        for (repairs, partition) in variants {
+            let model = import::galvatron::read(&case, &[], repairs).unwrap();
+            let begin = Instant::now();
+            let space = GalvatronSpace::new(model, partition).unwrap();
+            let answer = exact::solve(&space);
+            let (solution, objective) = answer.best.as_ref().unwrap();
+            let plan = space.plan(solution);
+            let price = space.price(solution.task as usize, &plan).unwrap();
+            let names: Vec<_> = repairs.iter().map(|r| r.name()).collect();
+            eprintln!(
+                "{name} {names:?} {partition:?}: {objective} gap {:?} pp {} chunks {} {:?} {:?}",
+                answer.gap(),
+                plan.pp,
+                plan.micro.chunks,
+                plan.partition,
+                begin.elapsed()
+            );
+            assert!(price.fits(), "{name} {names:?}");
+            assert!(
+                (price.time_ms * 1e-3 - objective).abs() <= 1e-12 * objective,
+                "{name} {names:?} {} {objective}",
+                price.time_ms
+            );
+        }
+    }
 }

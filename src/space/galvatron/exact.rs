@@ -4,11 +4,11 @@
 //! knapsacks (a task with an embedding), their integer optima with the gradient reduction brought in by duality. What is
 //! popped first has the lowest bound, so nothing is refined that the optimum would not have to rule out anyway.
 
-use super::dual;
 use super::knapsack::Knapsack;
-use super::problem::GalvatronSpace;
+use super::problem::{GalvatronSpace, Partition};
 use super::solution::Solution;
 use super::stage::{StageFilling, TaskView};
+use super::{dual, free, uniform};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
@@ -32,6 +32,19 @@ pub struct ExactAnswer {
 }
 
 impl ExactAnswer {
+    /// Before anything is known.
+    pub(super) fn nothing(space: &GalvatronSpace) -> Self {
+        Self {
+            best: None,
+            bound_s: f64::INFINITY,
+            tasks: space.tasks.len(),
+            relaxed: 0,
+            solved: 0,
+            weighed: 0,
+            task_bounds_s: vec![f64::INFINITY; space.tasks.len()],
+        }
+    }
+
     /// (best - bound) / bound.
     pub fn gap(&self) -> Option<f64> {
         self.best.as_ref().map(|b| ((b.1 - self.bound_s) / self.bound_s).max(0.0))
@@ -97,15 +110,19 @@ impl Prepared<'_> {
 
 /// Searches the whole space.
 pub fn solve(space: &GalvatronSpace) -> ExactAnswer {
-    let mut answer = ExactAnswer {
-        best: None,
-        bound_s: f64::INFINITY,
-        tasks: space.tasks.len(),
-        relaxed: 0,
-        solved: 0,
-        weighed: 0,
-        task_bounds_s: vec![f64::INFINITY; space.tasks.len()],
-    };
+    if !space.model.setting.limits.per_layer {
+        return uniform::solve(space);
+    }
+    let even = solve_even(space);
+    match space.partition {
+        Partition::Even => even,
+        Partition::Free => free::solve(space, even),
+    }
+}
+
+/// Searches all plans with Galvatron's partition.
+fn solve_even(space: &GalvatronSpace) -> ExactAnswer {
+    let mut answer = ExactAnswer::nothing(space);
     let mut open = BinaryHeap::new();
     for task in 0..space.tasks.len() {
         if let Some(ms) = least_ms(&TaskView::new(space, task)) {
@@ -179,7 +196,7 @@ pub fn solve(space: &GalvatronSpace) -> ExactAnswer {
 }
 
 /// Relative difference of objectives that rounding explains.
-const SAME: f64 = 1e-12;
+pub(super) const SAME: f64 = 1e-12;
 
 /// Time if every layer could have its fastest strategy and memory were no matter, ms.
 fn least_ms(view: &TaskView) -> Option<f64> {
@@ -204,6 +221,11 @@ fn least_ms(view: &TaskView) -> Option<f64> {
         })
         .collect();
     Some(view.objective.steady_ms(&compute))
+}
+
+/// Time of embedding and head on all stages, ms.
+pub(super) fn first_last_ms(view: &TaskView, embedding: u32) -> f64 {
+    view.embedding_ms(embedding).iter().sum()
 }
 
 /// Stages relaxed, and a bound for every embedding that leaves enough memory.

@@ -4,6 +4,7 @@ mod arrange;
 mod dual;
 pub mod exact;
 pub mod fold;
+mod free;
 pub mod knapsack;
 pub mod objective;
 mod problem;
@@ -12,6 +13,7 @@ pub mod stage;
 pub mod strategies;
 pub mod table;
 pub mod tasks;
+mod uniform;
 
-pub use problem::GalvatronSpace;
+pub use problem::{GalvatronSpace, Partition};
 pub use solution::{Solution, Worth};

@@ -2,8 +2,19 @@
 
 use super::table::Table;
 use super::tasks::{Task, tasks};
-use crate::cost::galvatron::{CostModel, GalvatronCostError, Plan, Price, even_partition};
+use crate::cost::galvatron::{CostModel, GalvatronCostError, Plan, Price, Repair, TpSpMode, even_partition};
 use std::collections::BTreeMap;
+
+/// How layers are dealt to stages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Partition {
+    /// As Galvatron does: equally, the remainder on the last stage.
+    #[default]
+    Even,
+    /// To be decided. The slowest stage is then seen whatever the repairs say: Galvatron's own formula would reward hiding
+    /// all layers on a middle stage.
+    Free,
+}
 
 /// Galvatron's space for one question.
 ///
@@ -13,6 +24,8 @@ use std::collections::BTreeMap;
 pub struct GalvatronSpace {
     /// What prices.
     pub model: CostModel,
+    /// How layers are dealt to stages.
+    pub partition: Partition,
     /// The outer loop, subsets of other tasks left out.
     pub tasks: Vec<Task>,
     tables: Vec<Table>,
@@ -22,7 +35,10 @@ pub struct GalvatronSpace {
 
 impl GalvatronSpace {
     /// Fills the tables.
-    pub fn new(model: CostModel) -> Result<Self, GalvatronCostError> {
+    pub fn new(mut model: CostModel, partition: Partition) -> Result<Self, GalvatronCostError> {
+        if partition == Partition::Free {
+            model.repairs = model.repairs.with(Repair::SlowStage);
+        }
         let tasks: Vec<Task> = tasks(&model.setting).into_iter().filter(|t| !t.is_subset(&model.setting)).collect();
         let mut tables = Vec::new();
         let mut known = BTreeMap::new();
@@ -40,7 +56,7 @@ impl GalvatronSpace {
             table_of.push(index);
         }
         let scale_to = f64::from(model.setting.batches.global.iter().copied().max().unwrap_or(1));
-        Ok(Self { model, tasks, tables, table_of, scale_to })
+        Ok(Self { model, partition, tasks, tables, table_of, scale_to })
     }
 
     /// The table that task number `task` sees.
@@ -86,7 +102,7 @@ impl GalvatronSpace {
     /// Whole MB of the buffer for gathered activations in task number `task`.
     pub fn buffer_mb(&self, task: usize) -> u64 {
         let t = &self.tasks[task];
-        if t.mode == crate::cost::galvatron::TpSpMode::SpOnly {
+        if t.mode == TpSpMode::SpOnly {
             return 0;
         }
         self.model.global_buffer_mb(t.pp, t.buffer_tp, t.micro) as u64
