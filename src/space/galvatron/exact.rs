@@ -199,7 +199,7 @@ fn solve_even(space: &GalvatronSpace) -> ExactAnswer {
 pub(super) const SAME: f64 = 1e-12;
 
 /// Time if every layer could have its fastest strategy and memory were no matter, ms.
-fn least_ms(view: &TaskView) -> Option<f64> {
+pub(super) fn least_ms(view: &TaskView) -> Option<f64> {
     let least: Vec<f64> = (0..view.table.rows.len()).map(|k| view.least_compute_ms(k)).collect::<Option<_>>()?;
     let first = view.embeddings.iter().map(|&e| view.table.other_ms(e as usize, 0)).min_by(f64::total_cmp)?;
     let last_stage = view.table.pp - 1;

@@ -1,6 +1,7 @@
 //! Galvatron's search space (version 2.4.1) under its final objective, as a decision tree and as chains for exact methods.
 
 mod arrange;
+pub mod chains;
 mod dual;
 pub mod exact;
 pub mod fold;

@@ -1,9 +1,11 @@
 //! The space laid out for searching: tasks, the tables they see, and what a choice of strategies is worth.
 
+use super::exact::ExactAnswer;
 use super::table::Table;
 use super::tasks::{Task, tasks};
 use crate::cost::galvatron::{CostModel, GalvatronCostError, Plan, Price, Repair, TpSpMode, even_partition};
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 /// How layers are dealt to stages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -31,6 +33,8 @@ pub struct GalvatronSpace {
     tables: Vec<Table>,
     table_of: Vec<usize>,
     scale_to: f64,
+    pub(super) pairs: OnceLock<Vec<(u32, u32)>>,
+    pub(super) answer: OnceLock<ExactAnswer>,
 }
 
 impl GalvatronSpace {
@@ -56,7 +60,16 @@ impl GalvatronSpace {
             table_of.push(index);
         }
         let scale_to = f64::from(model.setting.batches.global.iter().copied().max().unwrap_or(1));
-        Ok(Self { model, partition, tasks, tables, table_of, scale_to })
+        Ok(Self {
+            model,
+            partition,
+            tasks,
+            tables,
+            table_of,
+            scale_to,
+            pairs: OnceLock::new(),
+            answer: OnceLock::new(),
+        })
     }
 
     /// The table that task number `task` sees.

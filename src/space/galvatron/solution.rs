@@ -64,21 +64,24 @@ impl GalvatronSpace {
         Worth { objective_s: self.objective_s(task, ms), excess }
     }
 
-    /// The plan: within a stage and type, strategies by rising degree, then rising memory, or in the order that changes
-    /// degrees at the least cost.
+    /// Runs of a stage in model order: within a type strategies by rising degree, then rising memory, or in the order that
+    /// changes degrees at the least cost.
+    pub(super) fn ordered(&self, task: usize, counts: &Counts, stage: usize) -> Counts {
+        let table = self.table(task);
+        let mut runs = counts.clone();
+        runs.sort_by_key(|&(kind, id, _)| {
+            let memory = table.memory_mb(kind as usize, stage as u32)[id as usize];
+            (kind, table.degree(id), memory, id)
+        });
+        if table.reshards() { arrange(table, &runs).1 } else { runs }
+    }
+
+    /// The plan.
     pub fn plan(&self, x: &Solution) -> Plan {
         let table = self.table(x.task as usize);
         let mut layers = Vec::new();
         for (stage, counts) in x.stages.iter().enumerate() {
-            let mut runs = counts.clone();
-            runs.sort_by_key(|&(kind, id, _)| {
-                let memory = table.memory_mb(kind as usize, stage as u32)[id as usize];
-                (kind, table.degree(id), memory, id)
-            });
-            if table.reshards() {
-                runs = arrange(table, &runs).1;
-            }
-            for (_, id, n) in runs {
+            for (_, id, n) in self.ordered(x.task as usize, counts, stage) {
                 layers.extend(std::iter::repeat_n(table.strategies[id as usize], n as usize));
             }
         }

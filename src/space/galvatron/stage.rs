@@ -92,23 +92,27 @@ impl<'a> TaskView<'a> {
         self.knapsack_of(stage, counts, alpha, beta, |_, id| degrees & 1 << self.table.degree(id) != 0)
     }
 
-    /// As [`TaskView::knapsack`] with all degrees, without choices that another beats in size, compute and sync (and, where
-    /// changing degrees costs something, has the same degree).
-    pub fn narrow_knapsack(&self, stage: usize, alpha: f64, beta: f64) -> Option<Knapsack> {
+    /// Strategies for layers of type `kind` on `stage` that no other beats in size, compute and sync (and, where changing
+    /// degrees costs something, of the same degree).
+    pub fn narrow(&self, stage: usize, kind: usize) -> Vec<u32> {
         let reshards = self.table.reshards();
-        self.knapsack_of(stage, &self.counts[stage], alpha, beta, |kind, id| {
-            let sizes = self.table.memory_mb(kind, stage as u32);
-            let rows = &self.table.rows[kind];
-            let beats = |a: u32, b: u32| {
-                let (i, j) = (a as usize, b as usize);
-                let (x, y) = (&rows[i], &rows[j]);
-                let no_worse = sizes[i] <= sizes[j] && x.compute_ms <= y.compute_ms && x.sync_ms <= y.sync_ms;
-                let equal = sizes[i] == sizes[j] && x == y;
-                let alike = !reshards || self.table.degree(a) == self.table.degree(b);
-                alike && no_worse && (!equal || a < b)
-            };
-            !self.strategies.iter().any(|&other| beats(other, id))
-        })
+        let sizes = self.table.memory_mb(kind, stage as u32);
+        let rows = &self.table.rows[kind];
+        let beats = |a: u32, b: u32| {
+            let (i, j) = (a as usize, b as usize);
+            let (x, y) = (&rows[i], &rows[j]);
+            let no_worse = sizes[i] <= sizes[j] && x.compute_ms <= y.compute_ms && x.sync_ms <= y.sync_ms;
+            let equal = sizes[i] == sizes[j] && x == y;
+            let alike = !reshards || self.table.degree(a) == self.table.degree(b);
+            alike && no_worse && (!equal || a < b)
+        };
+        self.strategies.iter().copied().filter(|&id| !self.strategies.iter().any(|&o| beats(o, id))).collect()
+    }
+
+    /// As [`TaskView::knapsack`] of the stage's own layers with the strategies of [`TaskView::narrow`].
+    pub fn narrow_knapsack(&self, stage: usize, alpha: f64, beta: f64) -> Option<Knapsack> {
+        let narrow: Vec<Vec<u32>> = (0..self.table.rows.len()).map(|kind| self.narrow(stage, kind)).collect();
+        self.knapsack_of(stage, &self.counts[stage], alpha, beta, |kind, id| narrow[kind].contains(&id))
     }
 
     fn knapsack_of(
