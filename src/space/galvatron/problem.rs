@@ -1,6 +1,8 @@
 //! The space laid out for searching: tasks, the tables they see, and what a choice of strategies is worth.
 
+use super::branches::Branches;
 use super::exact::ExactAnswer;
+use super::objective::Objective;
 use super::table::Table;
 use super::tasks::{Task, tasks};
 use crate::cost::galvatron::{CostModel, GalvatronCostError, Plan, Price, Repair, TpSpMode, even_partition};
@@ -35,6 +37,8 @@ pub struct GalvatronSpace {
     scale_to: f64,
     pub(super) pairs: OnceLock<Vec<(u32, u32)>>,
     pub(super) answer: OnceLock<ExactAnswer>,
+    pub(super) branches: OnceLock<Branches>,
+    pub(super) identity: OnceLock<u128>,
 }
 
 impl GalvatronSpace {
@@ -69,6 +73,8 @@ impl GalvatronSpace {
             scale_to,
             pairs: OnceLock::new(),
             answer: OnceLock::new(),
+            branches: OnceLock::new(),
+            identity: OnceLock::new(),
         })
     }
 
@@ -119,6 +125,12 @@ impl GalvatronSpace {
             return 0;
         }
         self.model.global_buffer_mb(t.pp, t.buffer_tp, t.micro) as u64
+    }
+
+    /// The pipeline formula of task number `task`.
+    pub fn objective(&self, task: usize) -> Objective {
+        let t = &self.tasks[task];
+        Objective::new(t.pp, t.micro.chunks, self.model.repairs.has(Repair::SlowStage))
     }
 
     /// The price of a plan as a member of task number `task`.
