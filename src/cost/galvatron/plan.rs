@@ -151,19 +151,22 @@ impl CostModel {
                 memory_mb: embedding.total_mb() + buffer_mb,
                 rounded_mb: embedding.total_mb().ceil() as u64 + buffer_mb as u64,
             };
-            for i in begin..begin + count as usize {
-                let s = &plan.layers[i];
-                let time = self.layer_time(kinds[i], s, plan.micro)?;
-                let memory = self.layer_memory(kinds[i], s, plan.micro, stage)?;
-                let resharding =
-                    if i > begin { self.resharding_ms(kinds[i], &plan.layers[i - 1], s, plan.micro)? } else { 0.0 };
+            let end = begin + count as usize;
+            let mut before: Option<&Strategy> = None;
+            for (s, &kind) in plan.layers[begin..end].iter().zip(&kinds[begin..end]) {
+                let time = self.layer_time(kind, s, plan.micro)?;
+                let memory = self.layer_memory(kind, s, plan.micro, stage)?;
+                let resharding = match before.replace(s) {
+                    Some(before) => self.resharding_ms(kind, before, s, plan.micro)?,
+                    None => 0.0,
+                };
                 price.layers_with_sync_ms += time.with_sync_ms + resharding;
                 price.compute_ms += time.without_sync_ms + resharding;
                 price.memory_mb += memory.total_mb();
                 price.rounded_mb += memory.total_mb().ceil() as u64;
             }
             price.compute_ms += embedding.without_sync_ms;
-            begin += count as usize;
+            begin = end;
             stages.push(price);
         }
         let compute: Vec<f64> = stages.iter().map(|s| s.compute_ms).collect();

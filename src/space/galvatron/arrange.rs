@@ -6,10 +6,13 @@
 use super::knapsack::Counts;
 use super::table::Table;
 
+/// The cheapest way found to end in a degree: the degree, its cost, and (type, degree) in order.
+type End = (Option<usize>, f64, Vec<(u32, usize)>);
+
 /// Cost of changing degrees in the cheapest order, ms, and (type, strategy, count) in that order.
 pub fn arrange(table: &Table, counts: &Counts) -> (f64, Counts) {
     // By last degree: cost so far and the degrees of each type in order.
-    let mut ends: Vec<(Option<usize>, f64, Vec<(u32, usize)>)> = vec![(None, 0.0, Vec::new())];
+    let mut ends: Vec<End> = vec![(None, 0.0, Vec::new())];
     let mut kinds: Vec<u32> = counts.iter().map(|c| c.0).collect();
     kinds.sort_unstable();
     kinds.dedup();
@@ -17,7 +20,7 @@ pub fn arrange(table: &Table, counts: &Counts) -> (f64, Counts) {
         let mut degrees: Vec<usize> = counts.iter().filter(|c| c.0 == kind).map(|c| table.degree(c.1)).collect();
         degrees.sort_unstable();
         degrees.dedup();
-        let mut next: Vec<(Option<usize>, f64, Vec<(u32, usize)>)> = Vec::new();
+        let mut next: Vec<End> = Vec::new();
         for (last, cost, order) in &ends {
             permute(&mut degrees.clone(), 0, &mut |degrees| {
                 let (mut at, mut total) = (*last, *cost);

@@ -66,7 +66,7 @@ impl GalvatronSpace {
         let mut segments = Vec::new();
         for (stage, counts) in view.counts.iter().enumerate() {
             let mut list = Vec::new();
-            for kind in 0..types {
+            for (kind, &count) in counts.iter().enumerate() {
                 let sizes = table.memory_mb(kind, stage as u32);
                 let of_class: Vec<ChainOption> = view
                     .narrow(stage, kind)
@@ -86,12 +86,12 @@ impl GalvatronSpace {
                         }
                     })
                     .collect();
-                if counts[kind] > 0 && of_class.is_empty() {
+                if count > 0 && of_class.is_empty() {
                     return None;
                 }
                 options.push(of_class);
                 changes.push(table.resharding_ms[kind].clone());
-                for _ in 0..counts[kind] {
+                for _ in 0..count {
                     list.push(FixedItem { item: items.len() as u32, multiplier: 1.0, lead: false, follows: true });
                     items.push((stage * types + kind) as u32);
                 }
