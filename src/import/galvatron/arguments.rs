@@ -272,10 +272,14 @@ impl Arguments {
                 (least..=most).step_by(scale as usize).collect()
             }
         };
-        if let (Some(chunks), [batch]) = (chunks, global.as_slice())
-            && chunks > *batch
+        if let Some(chunks) = chunks
+            && !global.iter().any(|b| b.is_multiple_of(chunks))
         {
-            return Err(self.wrong("settle_chunk", &format!("at most the global batch of {batch}")));
+            let batches = match global.as_slice() {
+                [only] => only.to_string(),
+                several => format!("one of the {} global batches", several.len()),
+            };
+            return Err(self.wrong("settle_chunk", &format!("a divisor of {batches}, or -1")));
         }
         Ok(Batches { global, chunks })
     }

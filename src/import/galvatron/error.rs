@@ -1,5 +1,7 @@
 //! Why Galvatron's files could not be read.
 
+use crate::error::{InputError, Kind};
+
 /// A wrong file: which one, which key, what was found, what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GalvatronImportError {
@@ -72,6 +74,26 @@ impl GalvatronImportError {
         match self {
             Self::File { .. } | Self::Json { .. } => None,
             Self::Missing { key, .. } | Self::Value { key, .. } | Self::Unknown { key, .. } => Some(key),
+        }
+    }
+}
+
+impl From<GalvatronImportError> for InputError {
+    fn from(error: GalvatronImportError) -> Self {
+        match error {
+            GalvatronImportError::File { file, found, expected } => {
+                Self::new(Kind::Unreadable).in_file(file).found(found).expected(expected)
+            }
+            GalvatronImportError::Json { file, found } => Self::new(Kind::Syntax).in_file(file).found(found),
+            GalvatronImportError::Missing { file, key, expected } => {
+                Self::new(Kind::MissingField).in_file(file).at(key).expected(expected)
+            }
+            GalvatronImportError::Value { file, key, found, expected } => {
+                Self::new(Kind::InvalidValue).in_file(file).at(key).found(found).expected(expected)
+            }
+            GalvatronImportError::Unknown { file, key, help } => {
+                Self::new(Kind::UnknownField).in_file(file).at(key).help(help)
+            }
         }
     }
 }

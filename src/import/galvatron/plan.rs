@@ -223,8 +223,8 @@ impl PlanFile {
                 self.checkpoint[i] == 1,
             )?);
         }
-        if self.chunks > self.global_bsz {
-            return Err(wrong("chunks", self.chunks.to_string(), format!("at most {} samples", self.global_bsz)));
+        if !self.global_bsz.is_multiple_of(self.chunks) {
+            return Err(wrong("chunks", self.chunks.to_string(), format!("a divisor of {} samples", self.global_bsz)));
         }
         Ok(Plan {
             pp: self.pp_deg,

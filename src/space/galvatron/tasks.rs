@@ -43,7 +43,7 @@ pub fn tasks(setting: &Setting) -> Vec<Task> {
     let mut out = Vec::new();
     for &global_batch in &setting.batches.global {
         let chunk_counts: Vec<u32> = match setting.batches.chunks {
-            Some(chunks) if chunks <= global_batch => vec![chunks],
+            Some(chunks) if global_batch.is_multiple_of(chunks) => vec![chunks],
             Some(_) => Vec::new(),
             None => divisors(global_batch),
         };
