@@ -151,8 +151,12 @@ fn answer(
     let Watch { interrupt, observer } = watch;
     let deadline = inputs.search.max_time.map(|t| started + Duration::from_secs_f64(t.get()));
     let stop = || interrupt.is_raised() || deadline.is_some_and(|d| Instant::now() >= d);
-    let uniform = uniform::best(&space, UNIFORM, &stop);
-    let first_plan_s = (!uniform.is_empty()).then(|| started.elapsed().as_secs_f64());
+    let first = uniform::probe(&space);
+    let mut first_plan_s = first.is_some().then(|| started.elapsed().as_secs_f64());
+    let uniform = uniform::best(&space, UNIFORM, first.as_ref(), &stop);
+    if first_plan_s.is_none() && !uniform.is_empty() {
+        first_plan_s = Some(started.elapsed().as_secs_f64());
+    }
     let backend = inputs.search.backend.as_deref().unwrap_or("auto");
     if matches!(backend, "auto" | "exact") {
         let seeds = uniform::seeds(&space, &uniform);
