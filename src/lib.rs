@@ -7,6 +7,8 @@ pub mod cluster;
 pub mod cost;
 pub mod error;
 pub mod estimate;
+pub mod export;
+pub mod import;
 pub mod job;
 pub mod memo;
 pub mod model;

@@ -1,6 +1,7 @@
 //! What a layer, a collective and memory cost: the analytic model.
 
 pub mod collective;
+pub mod galvatron;
 pub mod kernel;
 pub mod options;
 pub mod part;

@@ -7,6 +7,7 @@ pub mod check;
 pub mod diagnose;
 pub mod explain;
 pub mod fast;
+pub mod galvatron;
 pub mod layerwise;
 pub mod min_gpus;
 pub mod planner;
