@@ -26,9 +26,12 @@ fn questions() -> Vec<(&'static str, Inputs)> {
         ("tied llama on a slow link", question(config(planning::TIED_LLAMA), pairs, job(24, 2048))),
         ("mixtral on a node", question(config(planning::MIXTRAL), machines("a100-40x8:1"), job(16, 2048))),
         ("deepseek with MTP on two nodes", question(config(planning::DEEPSEEK), machines("h100x8:2"), job(32, 2048))),
-        ("encoder and decoder", question(config(planning::T5), machines("v100x8:1"), {
-            Job { encoder_sequence: Some(512), precision: espalier::job::Precision::Fp16, ..job(24, 256) }
-        })),
+        (
+            "encoder and decoder",
+            question(config(planning::T5), machines("v100x8:1"), {
+                Job { encoder_sequence: Some(512), precision: espalier::job::Precision::Fp16, ..job(24, 256) }
+            }),
+        ),
     ]
 }
 
@@ -92,7 +95,12 @@ fn by_chain(space: &LayerwiseSpace<'_>, choice: &Choice) -> f64 {
         for c in 0..v {
             let range = ranges[c * p + s].clone();
             let first = range.start;
-            items.extend(range.map(|item| FixedItem { item, multiplier: 1.0, lead: v > 1 && c == 0, follows: item > first }));
+            items.extend(range.map(|item| FixedItem {
+                item,
+                multiplier: 1.0,
+                lead: v > 1 && c == 0,
+                follows: item > first,
+            }));
         }
         let taken: Vec<u32> = items.iter().map(|i| u32::from(choice.options[i.item as usize])).collect();
         state = chain.combine.push(&state, s, &segment_cost(&chain, s, &items, &taken));
@@ -146,7 +154,11 @@ fn check_any(name: &str, space: &LayerwiseSpace<'_>, seed: u64) {
     let mut every: Vec<Vec<LayerStrategy>> = Vec::new();
     for class in &estimator.spine.classes {
         let mut list = Vec::new();
-        strategies::enumerate(class, estimator.job, mesh, &mut |s| list.push(s));
+        strategies::enumerate(class, estimator.job, mesh, &mut |plain, zeros, recomputes| {
+            for &zero in zeros {
+                list.extend(recomputes.iter().map(|&recompute| LayerStrategy { zero, recompute, ..plain }));
+            }
+        });
         every.push(list);
     }
     if every.iter().any(Vec::is_empty) {

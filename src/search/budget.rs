@@ -19,12 +19,12 @@ pub struct Budget {
     pub target_gap: Option<f64>,
     /// Stop after this many evaluations without an improvement.
     pub stall: Option<u64>,
-    /// Stop after this many requests and dead ends in a row that led to nothing new.
+    /// Stop after this many more repetitions and dead ends than five for every new solution.
     pub max_idle: u64,
 }
 
-/// Requests in a row without anything new that are taken as the end of what a backend can find. Generations of a
-/// genetic search have hundreds of children, so this is tens of generations of nothing but duplicates.
+/// Repetitions that are taken as the end of what a backend can find. Generations of a genetic search have about a
+/// hundred children with up to twenty attempts each, so this is tens of generations of nothing but repetitions.
 const DEFAULT_IDLE: u64 = 20_000;
 
 impl Default for Budget {

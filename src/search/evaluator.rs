@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 const HOPELESS: u64 = 1_000;
 /// Share of the time that writing checkpoints may take.
 const CHECKPOINT_SHARE: f64 = 0.05;
+/// Idle requests that one new solution makes good: a backend that finds less than one new solution in so many is spent.
+const CREDIT: u64 = 5;
 /// Relative rounding allowed when an objective is compared to a bound summed in another order.
 const ROUNDING: f64 = 1e-12;
 
@@ -188,7 +190,7 @@ impl<'a, P: Problem> Evaluator<'a, P> {
                     self.ledger.insert(slot, score);
                     self.counters.evaluations += 1;
                     self.counters.failed += u64::from(score == Score::Failed);
-                    self.idle = 0;
+                    self.idle = self.idle.saturating_sub(CREDIT);
                     improved |= self.consider(candidate, score);
                     score
                 }
@@ -286,6 +288,11 @@ impl<'a, P: Problem> Evaluator<'a, P> {
         let Counters { evaluations, requests, .. } = self.counters;
         let clocks = self.clocks();
         self.trace.record(Improvement { evaluations, requests, score, key }, clocks);
+    }
+
+    /// Counts an attempt that led to a solution already asked for and was therefore not asked again.
+    pub fn repeated(&mut self) {
+        self.idle += 1;
     }
 
     /// Counts a path that could not be completed.

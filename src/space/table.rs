@@ -104,17 +104,27 @@ impl Table {
         for class in &spine.classes {
             let experts = super::strategies::Divisors::of(class, estimator.job).experts > 0;
             let mut list = Vec::new();
-            enumerate(class, estimator.job, mesh, &mut |strategy| {
-                if !allowed(&strategy, class, experts, mesh) {
-                    return;
+            enumerate(class, estimator.job, mesh, &mut |plain, zeros, recomputes| {
+                let mut base = None;
+                let mut id = 0;
+                for &zero in zeros {
+                    for &recompute in recomputes {
+                        let strategy = LayerStrategy { zero, recompute, ..plain };
+                        if !allowed(&strategy, class, experts, mesh) {
+                            continue;
+                        }
+                        let base = base.get_or_insert_with(|| {
+                            let layout = plain.layout();
+                            id = layouts.iter().position(|l| *l == layout).unwrap_or_else(|| {
+                                layouts.push(layout);
+                                layouts.len() - 1
+                            });
+                            estimator.pricer.base(class, &plain, mesh)
+                        });
+                        let price = base.finish(zero, recompute);
+                        list.push((strategy, price, option(0, id as u16, &price)));
+                    }
                 }
-                let layout = strategy.layout();
-                let id = layouts.iter().position(|l| *l == layout).unwrap_or_else(|| {
-                    layouts.push(layout);
-                    layouts.len() - 1
-                });
-                let price = estimator.pricer.price(class, &strategy, mesh);
-                list.push((strategy, price, option(0, id as u16, &price)));
             });
             if list.is_empty() {
                 return None;

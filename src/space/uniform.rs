@@ -128,8 +128,9 @@ pub fn best(space: &LayerwiseSpace, keep: usize, known: Option<&Uniform>, stop: 
     found.sort_by(|a, b| {
         a.objective.total_cmp(&b.objective).then(a.task.cmp(&b.task)).then(a.strategy.cmp(&b.strategy))
     });
-    found.truncate(keep);
-    found
+    // The closed form counts memory at the end of the warm-up; with unlike chunks the peak may come later.
+    let fits = |u: &Uniform| space.estimator.estimate(&u.plan(space)).is_ok_and(|e| e.fits);
+    found.into_iter().filter(fits).take(keep).collect()
 }
 
 fn of_frame(space: &LayerwiseSpace, mesh: Mesh, tasks: &[usize], experts: &[bool], known: f64) -> Vec<Uniform> {

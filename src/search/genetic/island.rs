@@ -40,6 +40,7 @@ pub(super) struct Island<S> {
     /// Best first.
     members: Vec<Member<S>>,
     idle: u64,
+    converged: bool,
     /// Neighbours of `around` that are still to be tried: gene and option.
     neighbours: Vec<(u32, u32)>,
     around: Option<Key128>,
@@ -47,7 +48,7 @@ pub(super) struct Island<S> {
 
 impl<S: Clone> Island<S> {
     pub fn new(number: usize, config: Genetic) -> Self {
-        Self { number, config, members: Vec::new(), idle: 0, neighbours: Vec::new(), around: None }
+        Self { number, config, members: Vec::new(), idle: 0, converged: false, neighbours: Vec::new(), around: None }
     }
 
     fn is_generational(&self) -> bool {
@@ -59,10 +60,16 @@ impl<S: Clone> Island<S> {
     }
 
     pub fn is_stale(&self) -> bool {
-        self.members.is_empty() || self.idle >= self.config.patience
+        self.members.is_empty() || self.converged || self.idle >= self.config.patience
+    }
+
+    /// Notes that hardly anything new comes from this population.
+    pub fn converged(&mut self) {
+        self.converged = true;
     }
 
     pub fn clear(&mut self) {
+        self.converged = false;
         self.members.clear();
         self.idle = 0;
         self.around = None;

@@ -126,6 +126,7 @@ impl<P: Problem> Search<'_, P> {
                 children.extend(island.founders(&mut self.decoder, self.seed, generation, Vec::new(), evaluator)?);
                 continue;
             }
+            let mut repeated = 0;
             for index in 0..island.brood() {
                 let mut stream = Stream::new(self.seed, island.number as u64 + 1, generation, index as u64);
                 let mut child = None;
@@ -135,18 +136,23 @@ impl<P: Problem> Search<'_, P> {
                         Ok(made) => {
                             let key = self.problem.key(&made.solution);
                             let new = evaluator.seen(key).is_none() && !batch.contains(&key);
-                            child = Some((made, key));
+                            child = Some((made, key, new));
                             if new {
                                 break;
                             }
+                            evaluator.repeated();
                         }
                         Err(violation) => evaluator.dead_end(violation)?,
                     }
                 }
-                if let Some((child, key)) = child {
+                if let Some((child, key, new)) = child {
+                    repeated += usize::from(!new);
                     batch.insert(key);
                     children.push(child);
                 }
+            }
+            if 2 * repeated > island.brood() {
+                island.converged();
             }
         }
         self.settle(children, evaluator)?;

@@ -127,6 +127,10 @@ impl<P: Problem> Search<'_, P> {
                 Reached::Complete => End::Complete,
                 Reached::DeadEnd(violation) => End::DeadEnd(violation),
                 Reached::Open => self.roll_out(cutoff),
+                Reached::Closing => {
+                    evaluator.poll()?;
+                    continue;
+                }
             };
             match end {
                 End::Complete => {
@@ -172,54 +176,5 @@ impl<P: Problem> Backend<P> for Mcts {
 
     fn search(&self, problem: &P, seed: u64, evaluator: &mut Evaluator<'_, P>) -> Stop {
         self.run(problem, seed, evaluator).unwrap_or_else(|stop| stop)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::budget::Budget;
-    use super::super::genetic::Genetic;
-    use super::super::problems::{ChainShape, LayerChain};
-    use super::super::run::{Request, solve};
-    use super::*;
-    fn chain_bound<P: Problem>(c: &P, w: &Walk<'_, P>) -> super::super::problem::Bound {
-        c.bound(w.state())
-    }
-    #[test]
-    fn debug() {
-        let chain = LayerChain::random(ChainShape { items: 8, options: 6, segments: 2, rounds: 8, tightness: 0.4 }, 8);
-        let best =
-            solve(&chain, &Genetic::default(), Request::new(0, Budget::evaluations(20_000))).unwrap().best.unwrap();
-        println!("{best:?}");
-        let out = solve(
-            &chain,
-            &Mcts { bounded: false, mix: 0.5, ..Mcts::default() },
-            Request::new(0, Budget::evaluations(20_000)),
-        )
-        .unwrap();
-        println!("{:?} {:?} {:?} {:?}", out.best, out.stop, out.counters, out.bound);
-        for i in out.trace.improvements {
-            println!("{i:?}");
-        }
-        let mut walk = Walk::new(&chain);
-        println!("root {:?}", walk.bound());
-        let mut priors = PriorSampler::default();
-        for i in 0..5 {
-            walk.back_to(0);
-            let mut stream = Stream::new(1, 2, 3, i);
-            let end = walk.complete(None, |d| priors.draw(&d, &mut stream));
-            println!(
-                "{end:?} {:?} {:?}",
-                walk.path(),
-                chain.score(&walk.solution(), super::super::problem::Fidelity::Exact)
-            );
-            while walk.pop().is_some() {
-                println!("{:?} {:?}", walk.path(), chain_bound(&chain, &walk));
-            }
-        }
-        for o in best.path.unwrap() {
-            walk.push(o);
-            println!("{}", walk.bound());
-        }
     }
 }

@@ -9,14 +9,12 @@ use super::super::walk::{Decision, PriorSampler, Walk};
 use super::Mcts;
 use super::value::{Scale, Value};
 
-/// Not visited yet.
-const UNVISITED: u32 = u32::MAX;
-/// Nothing below is left to try.
-const CLOSED: u32 = u32::MAX - 1;
 /// The root's parent.
 const NOBODY: u32 = u32::MAX;
 /// Options a node lists at first.
 const LISTED: usize = 64;
+/// Edges closed in one descent before the clock is looked at.
+const CLOSINGS: u32 = 4_096;
 
 struct Edge {
     option: u32,
@@ -35,7 +33,18 @@ struct Node {
     options: u32,
     open: u32,
     closed: bool,
+    /// Options visited that are not closed.
     edges: Vec<Edge>,
+    /// Options listed and not visited yet, the most promising last.
+    waiting: Vec<(u32, f32)>,
+    /// Options listed so far.
+    listed: u32,
+}
+
+/// What to follow from a node.
+enum Choice {
+    Visited(usize),
+    New,
 }
 
 /// How a descent ended.
@@ -47,6 +56,8 @@ pub(super) enum Reached {
     Complete,
     /// At a node without completions; its violation.
     DeadEnd(f64),
+    /// Nowhere yet: so much was closed on the way that it is time to look at the clock.
+    Closing,
 }
 
 pub(super) struct Tree {
@@ -98,6 +109,8 @@ impl Tree {
             open: 0,
             closed: false,
             edges: Vec::new(),
+            waiting: Vec::new(),
+            listed: 0,
         });
         self.nodes.len() as u32 - 1
     }
@@ -110,6 +123,7 @@ impl Tree {
         problem: &P,
         cutoff: Option<f64>,
     ) -> Option<(Vec<u32>, Reached)> {
+        let mut closed = 0;
         'restart: loop {
             walk.back_to(0);
             let mut way = vec![0];
@@ -136,29 +150,42 @@ impl Tree {
                         }
                     }
                 }
-                let Some(edge) = self.choose(id, config, cutoff, problem, walk) else {
+                let Some(choice) = self.choose(id, config, cutoff, problem, walk) else {
                     continue 'restart;
                 };
-                let Edge { option, child, .. } = self.nodes[id as usize].edges[edge];
+                let node = &mut self.nodes[id as usize];
+                let (option, prior) = match choice {
+                    Choice::Visited(edge) => {
+                        let Edge { option, child, .. } = node.edges[edge];
+                        walk.push(option);
+                        way.push(child);
+                        continue;
+                    }
+                    Choice::New => match node.waiting.pop() {
+                        Some(waiting) => waiting,
+                        None => continue 'restart,
+                    },
+                };
                 walk.push(option);
-                if child != UNVISITED {
-                    way.push(child);
-                    continue;
-                }
                 if let Kind::DeadEnd(violation) = walk.node() {
-                    self.close_edge(id, edge);
+                    self.close_option(id);
                     return Some((self.begin(way), Reached::DeadEnd(violation)));
                 }
                 if !walk.is_promising(cutoff) {
-                    self.close_edge(id, edge);
+                    self.close_option(id);
+                    closed += 1;
+                    if closed == CLOSINGS {
+                        return Some((Vec::new(), Reached::Closing));
+                    }
                     if self.nodes[id as usize].closed {
                         continue 'restart;
                     }
                     walk.pop();
                     continue;
                 }
-                let child = self.add(id, edge as u32, walk.bound());
-                self.nodes[id as usize].edges[edge].child = child;
+                let edges = self.nodes[id as usize].edges.len() as u32;
+                let child = self.add(id, edges, walk.bound());
+                self.nodes[id as usize].edges.push(Edge { option, prior, child });
                 way.push(child);
             }
         }
@@ -189,31 +216,36 @@ impl Tree {
         }
     }
 
-    fn close(&mut self, id: u32) {
-        let node = &mut self.nodes[id as usize];
-        node.closed = true;
-        node.edges = Vec::new();
-        if node.parent != NOBODY {
-            let (parent, via) = (node.parent, node.via);
-            self.close_edge(parent, via as usize);
+    fn close(&mut self, mut id: u32) {
+        loop {
+            let node = &mut self.nodes[id as usize];
+            node.closed = true;
+            node.edges = Vec::new();
+            node.waiting = Vec::new();
+            let (parent, via) = (node.parent, node.via as usize);
+            if parent == NOBODY {
+                return;
+            }
+            let above = &mut self.nodes[parent as usize];
+            above.edges.swap_remove(via);
+            above.open -= 1;
+            let open = above.open;
+            if let Some(moved) = above.edges.get(via).map(|edge| edge.child) {
+                self.nodes[moved as usize].via = via as u32;
+            }
+            if open > 0 {
+                return;
+            }
+            id = parent;
         }
     }
 
-    fn close_edge(&mut self, mut id: u32, mut edge: usize) {
-        loop {
-            let node = &mut self.nodes[id as usize];
-            node.edges[edge].child = CLOSED;
-            node.open -= 1;
-            if node.open > 0 {
-                return;
-            }
-            node.closed = true;
-            node.edges = Vec::new();
-            if node.parent == NOBODY {
-                return;
-            }
-            edge = node.via as usize;
-            id = node.parent;
+    /// Closes an option that was never visited.
+    fn close_option(&mut self, id: u32) {
+        let node = &mut self.nodes[id as usize];
+        node.open -= 1;
+        if node.open == 0 {
+            self.close(id);
         }
     }
 
@@ -227,20 +259,19 @@ impl Tree {
     /// Lists more options of a node, the most promising first: as many again as are listed.
     fn list<P: Problem>(&mut self, id: u32, problem: &P, walk: &Walk<'_, P>) {
         let node = &self.nodes[id as usize];
-        let (options, listed) = (node.options, node.edges.len());
+        let (options, listed) = (node.options, node.listed as usize);
         if options == 1 {
-            self.nodes[id as usize].edges = vec![Edge { option: 0, prior: 1.0, child: UNVISITED }];
+            let node = &mut self.nodes[id as usize];
+            node.listed = 1;
+            node.waiting.push((0, 1.0));
             return;
         }
         let decision = Decision { problem, state: walk.state(), depth: walk.path().len(), slot: 0, options };
         let weights = self.priors.weights(&decision);
         let total: f64 = weights.iter().map(|w| usable(*w)).sum();
         let total = if total.is_finite() { total } else { 0.0 };
-        let mut taken: Vec<u32> = node.edges.iter().map(|edge| edge.option).collect();
-        taken.sort_unstable();
         let (salt, noise) = (self.salt, self.noise);
-        let mut more: Vec<(f32, u64, u32)> = (0..options)
-            .filter(|option| taken.binary_search(option).is_err())
+        let mut ranked: Vec<(f32, u64, u32)> = (0..options)
             .map(|option| {
                 let even = 1.0 / f64::from(options);
                 let prior = if total > 0.0 { usable(weights[option as usize]) / total } else { even };
@@ -251,17 +282,18 @@ impl Tree {
             })
             .collect();
         let order = |a: &(f32, u64, u32), b: &(f32, u64, u32)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
-        let wanted = LISTED.max(listed).min(more.len());
-        if wanted < more.len() {
-            more.select_nth_unstable_by(wanted, order);
-            more.truncate(wanted);
+        let until = (listed + LISTED.max(listed)).min(ranked.len());
+        if until < ranked.len() {
+            ranked.select_nth_unstable_by(until, order);
+            ranked.truncate(until);
         }
-        more.sort_unstable_by(order);
-        let more = more.into_iter().map(|(prior, _, option)| Edge { option, prior, child: UNVISITED });
-        self.nodes[id as usize].edges.extend(more);
+        ranked.sort_unstable_by(order);
+        let node = &mut self.nodes[id as usize];
+        node.waiting.extend(ranked[listed..].iter().rev().map(|(prior, _, option)| (*option, *prior)));
+        node.listed = until as u32;
     }
 
-    /// The edge to follow from an expanded node. Closes children that cannot beat `cutoff` any more; `None` when that
+    /// What to follow from an expanded node. Closes children that cannot beat `cutoff` any more; `None` when that
     /// closes the node.
     fn choose<P: Problem>(
         &mut self,
@@ -270,44 +302,36 @@ impl Tree {
         cutoff: Option<f64>,
         problem: &P,
         walk: &Walk<'_, P>,
-    ) -> Option<usize> {
+    ) -> Option<Choice> {
         let beaten = |bound: f64| cutoff.is_some_and(|cutoff| bound >= cutoff);
         let mut at = 0;
-        while at < self.nodes[id as usize].edges.len() {
-            let child = self.nodes[id as usize].edges[at].child;
-            if child < CLOSED && beaten(self.nodes[child as usize].bound) {
+        while let Some(child) = self.nodes[id as usize].edges.get(at).map(|edge| edge.child) {
+            if beaten(self.nodes[child as usize].bound) {
                 self.close(child);
+            } else {
+                at += 1;
             }
-            at += 1;
-        }
-        if self.nodes[id as usize].closed {
-            return None;
         }
         let node = &self.nodes[id as usize];
-        if node.edges.len() < node.options as usize && node.edges.iter().all(|edge| edge.child != UNVISITED) {
+        if node.closed {
+            return None;
+        }
+        if node.waiting.is_empty() && node.listed < node.options {
             self.list(id, problem, walk);
         }
         let node = &self.nodes[id as usize];
         let first = node.value.normalised(&self.scale, config.mix).unwrap_or(0.5) - config.first_play_reduction;
         let visits = (node.visits + node.pending).max(1) as f64;
         let spread = config.c * visits.sqrt();
-        let mut best = None;
-        let mut highest = f64::NEG_INFINITY;
-        for (number, edge) in node.edges.iter().enumerate() {
-            let (value, visits) = match edge.child {
-                CLOSED => continue,
-                UNVISITED => (first, 0.0),
-                child => {
-                    let child = &self.nodes[child as usize];
-                    let value = child.value.normalised(&self.scale, config.mix).unwrap_or(first);
-                    (value, (child.visits + child.pending) as f64)
-                }
-            };
-            let urgency = value + spread * f64::from(edge.prior) / (1.0 + visits);
-            if urgency > highest {
-                (highest, best) = (urgency, Some(number));
-            }
-        }
-        best
+        let new = node.waiting.last().map(|(_, prior)| (Choice::New, first + spread * f64::from(*prior)));
+        let visited = node.edges.iter().enumerate().map(|(number, edge)| {
+            let child = &self.nodes[edge.child as usize];
+            let value = child.value.normalised(&self.scale, config.mix).unwrap_or(first);
+            let visits = (child.visits + child.pending) as f64;
+            (Choice::Visited(number), value + spread * f64::from(edge.prior) / (1.0 + visits))
+        });
+        // The first stands where no urgency is a number.
+        let more_urgent = |best: (Choice, f64), next: (Choice, f64)| if next.1 > best.1 { next } else { best };
+        new.into_iter().chain(visited).reduce(more_urgent).map(|(choice, _)| choice)
     }
 }
