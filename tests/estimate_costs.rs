@@ -128,7 +128,11 @@ fn ideal(nodes: u64) -> Cluster {
             nodes: {nodes}, devices_per_node: 2,
             links: [(name: "inside", devices: 2, bandwidth: "100GB/s", latency: "0s", efficiency: 1.0, half_at: 0),
                 {}])])"#,
-        if nodes > 1 { r#"(name: "NIC", bandwidth: "10GB/s", latency: "0s", efficiency: 1.0, half_at: 0)"# } else { "" }
+        if nodes > 1 {
+            r#"(name: "NIC", bandwidth: "10GB/s", latency: "0s", efficiency: 1.0, half_at: 0)"#
+        } else {
+            ""
+        }
     ))
 }
 
@@ -199,10 +203,16 @@ fn without_overlap_all_of_the_gradient_reduction_is_seen() {
         let together = reduction(p).min(compute);
         0.126 * together + reduction(p) - together
     };
-    let expected = 4.0 * exposed(layer, backward[0]) + exposed(parameters[4], backward[1]) + exposed(parameters[5], backward[2]);
+    let expected =
+        4.0 * exposed(layer, backward[0]) + exposed(parameters[4], backward[1]) + exposed(parameters[5], backward[2]);
     close(at(true), expected, 1e-3);
     // The golden values themselves: the embedding has nothing to hide behind, layers hide most of their own.
-    assert!((at(true) - 1.875_20e-3).abs() < 1e-8 && (at(false) - 3.085_03e-3).abs() < 1e-8, "{} {}", at(true), at(false));
+    assert!(
+        (at(true) - 1.875_20e-3).abs() < 1e-8 && (at(false) - 3.085_03e-3).abs() < 1e-8,
+        "{} {}",
+        at(true),
+        at(false)
+    );
 }
 
 #[test]

@@ -52,7 +52,8 @@ fn a_gated_layer_with_grouped_queries_keeps_its_own_tensors() {
     let inputs = question(preset("llama3-8b"), machines("h100x8"), Job::new(1, 8192));
     let (h, q, kv, f, heads) = (4096.0, 4096.0, 1024.0, 14336.0, 32.0);
     let tokens = 8192.0;
-    let expected = tokens * (2.0 * (2.0 * h) + 2.0 * (2.0 * h) + 2.0 * (q + 2.0 * kv) + 2.0 * q + 2.0 * 3.0 * f + 4.0 * heads);
+    let expected =
+        tokens * (2.0 * (2.0 * h) + 2.0 * (2.0 * h) + 2.0 * (q + 2.0 * kv) + 2.0 * q + 2.0 * 3.0 * f + 4.0 * heads);
     let found = part(&inputs, PartKind::Layer, 0, &LayerStrategy::PLAIN, 1).activations.get();
     close(found, expected, 1e-12);
 }
@@ -61,7 +62,14 @@ fn a_gated_layer_with_grouped_queries_keeps_its_own_tensors() {
 fn states_take_what_megatron_documents_per_parameter() {
     // Megatron-LM docs `dist_optimizer.md`: bytes per parameter without and with the optimizer cut over d ranks.
     let model = config(planning::GPT2);
-    let parameters = part(&question(model.clone(), machines("h100x8"), Job::new(8, 1024)), PartKind::Layer, 0, &LayerStrategy::PLAIN, 1).parameters;
+    let parameters = part(
+        &question(model.clone(), machines("h100x8"), Job::new(8, 1024)),
+        PartKind::Layer,
+        0,
+        &LayerStrategy::PLAIN,
+        1,
+    )
+    .parameters;
     let d = 8.0;
     for (precision, gradients, whole, fixed, cut) in [
         (Precision::Bf16, Storage::Fp32, 18.0, 6.0, 12.0),
@@ -92,7 +100,9 @@ fn experts_are_divided_by_expert_ways_and_never_by_tensor_ways() {
         // q, k, v, out, cut; two norms and the router whole.
         (1024.0 * (1024.0 + 2.0 * 512.0) + 1024.0 * 1024.0) / tp + 2.0 * 1024.0 + 1024.0 * 8.0
     };
-    for (tp, ep, etp) in [(1u32, 1u32, 1u32), (1, 8, 1), (2, 4, 1), (2, 4, 2), (4, 2, 1), (4, 2, 4), (8, 8, 1), (2, 1, 2)] {
+    for (tp, ep, etp) in
+        [(1u32, 1u32, 1u32), (1, 8, 1), (2, 4, 1), (2, 4, 2), (4, 2, 1), (4, 2, 4), (8, 8, 1), (2, 1, 2)]
+    {
         let s = LayerStrategy { etp, ..strategy(tp, 1, ep) };
         let found = part(&inputs, PartKind::Layer, 0, &s, 8).parameters;
         let mine = (found - dense(f64::from(tp))) * f64::from(ep * etp);
@@ -170,7 +180,13 @@ fn the_fullest_stage_holds_its_own_layers_and_not_an_average() {
 fn tied_embeddings_are_one_matrix_without_a_pipeline_and_two_with_one() {
     let inputs = question(config(planning::TIED_LLAMA), machines("h100x4"), Job::new(8, 2048));
     let of = |p: u32| price(&inputs, &Recipe::even(&inputs, LayerStrategy::PLAIN, p, 1, 1).plan(&inputs));
-    let all = |p: u32| of(p).stages.iter().map(|s| s.memory.weights_bytes + s.memory.gradients_bytes + s.memory.optimizer_bytes).sum::<f64>();
+    let all = |p: u32| {
+        of(p)
+            .stages
+            .iter()
+            .map(|s| s.memory.weights_bytes + s.memory.gradients_bytes + s.memory.optimizer_bytes)
+            .sum::<f64>()
+    };
     let matrix = 18.0 * 32000.0 * 2048.0;
     close(all(2) - all(1), matrix, 1e-9);
     close(all(4) - all(1), matrix, 1e-9);
@@ -187,14 +203,23 @@ fn a_prediction_module_carries_a_copy_of_the_vocabulary_in_all_states() {
     };
     let (with, without) = (stage(true), stage(false));
     let matrix = 32768.0 * 1024.0;
-    let more = [with.weights_bytes - without.weights_bytes, with.gradients_bytes - without.gradients_bytes, with.optimizer_bytes - without.optimizer_bytes];
+    let more = [
+        with.weights_bytes - without.weights_bytes,
+        with.gradients_bytes - without.gradients_bytes,
+        with.optimizer_bytes - without.optimizer_bytes,
+    ];
     let parameters = more[0] / 2.0;
     // One MoE layer, two norms, the 2 h -> h projection, and the matrix.
     let layer = with_estimator(&question(config(planning::DEEPSEEK), machines("h100x2"), Job::new(8, 2048)), |e| {
         let class = e.spine.classes.iter().find(|c| c.kind == PartKind::Layer && has_experts(c)).unwrap();
-        e.pricer.price(class, &LayerStrategy::PLAIN, Mesh { stage_devices: 1, pipeline: 2, micro_batches: 8 }).parameters
+        e.pricer
+            .price(class, &LayerStrategy::PLAIN, Mesh { stage_devices: 1, pipeline: 2, micro_batches: 8 })
+            .parameters
     });
-    assert!(parameters >= layer + matrix + 2.0 * 1024.0 * 1024.0, "{parameters} has no room for a layer, a projection and the matrix");
+    assert!(
+        parameters >= layer + matrix + 2.0 * 1024.0 * 1024.0,
+        "{parameters} has no room for a layer, a projection and the matrix"
+    );
     assert!(parameters <= layer + matrix + 2.0 * 1024.0 * 1024.0 + 8.0 * 1024.0, "{parameters} is more than that");
     close(more[1], 2.0 * more[0], 1e-12);
     close(more[2], 6.0 * more[0], 1e-12);
@@ -255,7 +280,8 @@ fn stages_of_unlike_layers_are_counted_layer_by_layer() {
     let mesh = planning::mesh(&plan);
     with_estimator(&inputs, |estimator| {
         for (chunk, stage) in plan.chunks.iter().zip(&e.stages) {
-            let expected: f64 = chunk.parts().map(|(i, s)| estimator.pricer.price(spine.class_of(i), s, mesh).parameters).sum();
+            let expected: f64 =
+                chunk.parts().map(|(i, s)| estimator.pricer.price(spine.class_of(i), s, mesh).parameters).sum();
             close(stage.memory.weights_bytes, 2.0 * expected, 1e-12);
         }
     });

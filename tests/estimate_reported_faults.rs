@@ -94,7 +94,8 @@ fn a_mixture_counts_all_its_experts_and_its_own_head() {
     let model = preset("mixtral-8x7b");
     close(model.parameters_total() as f64, 46.7e9, 1e-3);
     let inputs = question(model, machines("h100x8"), Job::new(8, 4096));
-    let e = price(&inputs, &Recipe::even(&inputs, LayerStrategy { zero: 0, ..strategy(1, 1, 1) }, 8, 1, 1).plan(&inputs));
+    let e =
+        price(&inputs, &Recipe::even(&inputs, LayerStrategy { zero: 0, ..strategy(1, 1, 1) }, 8, 1, 1).plan(&inputs));
     let held: f64 = e.stages.iter().map(|s| s.memory.weights_bytes / 2.0).sum();
     close(held, 46.7e9, 2e-3);
 }
