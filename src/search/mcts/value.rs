@@ -102,7 +102,9 @@ mod tests {
     fn feasible_visits_are_worth_more_than_infeasible_ones_and_better_ones_more() {
         for kind in [ScaleKind::Minmax, ScaleKind::Sigma] {
             let mut scale = Scale::new(kind);
-            [1.0, 2.0, 3.0].map(|x| scale.note(x));
+            for x in [1.0, 2.0, 3.0] {
+                scale.note(x);
+            }
             let value = |cost| {
                 let mut value = Value::default();
                 value.note(cost);
