@@ -13,6 +13,8 @@ use std::fmt;
 pub enum Kind {
     /// The file does not exist or cannot be read.
     Unreadable,
+    /// The file cannot be written.
+    Unwritable,
     /// The text is not RON, JSON, ... at all.
     Syntax,
     /// A field that nobody knows.
@@ -33,6 +35,7 @@ impl Kind {
     fn phrase(self) -> &'static str {
         match self {
             Kind::Unreadable => "cannot be read",
+            Kind::Unwritable => "cannot be written",
             Kind::Syntax => "syntax error",
             Kind::UnknownField => "unknown field",
             Kind::MissingField => "missing field",

@@ -1,6 +1,7 @@
 //! What a layer, a collective and memory cost: the analytic model.
 
 pub mod collective;
+pub mod galvatron;
 pub mod kernel;
 pub mod options;
 pub mod part;
@@ -9,4 +10,4 @@ pub mod states;
 pub use collective::{Group, Network};
 pub use options::CostOptions;
 pub use part::{Mesh, PartPrice, PassTime, Pricer};
-pub use states::States;
+pub use states::{StateBytes, States};

@@ -10,8 +10,6 @@
 //!
 //! The form is folded from the last stage to the first, so that exact searches can extend it stage by stage.
 
-use crate::pipeline::timing::{Kind, in_flight};
-
 /// What a stage adds to an iteration. Seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct StageCost {
@@ -64,10 +62,9 @@ pub struct ClosedForm {
 impl ClosedForm {
     /// The frame of a pipeline.
     pub fn new(pipeline: u32, chunks_per_stage: u32, micro_batches: u64, jitter: f64) -> Self {
-        let (p, v, m) = (pipeline as usize, chunks_per_stage as usize, micro_batches as usize);
-        let kind = if v == 1 { Kind::OneF1B } else { Kind::Interleaved { group: p } };
-        let live = in_flight(kind, p, v, m, 0).ok().and_then(|chunks| chunks.first().copied());
-        let lead_in_flight = live.map_or(micro_batches, |n| n as u64).max(1);
+        // The first backward of the first chunk follows on `2 v p - 1` forwards, of which `2 p` are of that chunk.
+        let ahead = u64::from(pipeline) * if chunks_per_stage == 1 { 1 } else { 2 };
+        let lead_in_flight = micro_batches.min(ahead).max(1);
         Self { pipeline, chunks_per_stage, micro_batches, jitter, lead_in_flight }
     }
 
@@ -170,5 +167,23 @@ impl ClosedForm {
             state = self.push(&state, s, cost);
         }
         self.finish(&state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::timing::{Kind, in_flight};
+
+    #[test]
+    fn the_first_chunk_of_the_first_stage_keeps_two_rounds_alive() {
+        for (p, v) in [(2u32, 2u32), (4, 2), (4, 5), (8, 3)] {
+            for m in [p, 2 * p, 3 * p, 10 * p].map(u64::from) {
+                let kind = Kind::Interleaved { group: p as usize };
+                let live = in_flight(kind, p as usize, v as usize, m as usize, 0).unwrap();
+                let form = ClosedForm::new(p, v, m, 1.0);
+                assert!(live[0] as u64 <= form.lead_in_flight, "p {p} v {v} m {m}: {live:?}");
+            }
+        }
     }
 }

@@ -263,8 +263,14 @@ impl<'a> Estimator<'a> {
                 time.dp_s += both.data.0 + chunks[x].reduce + chunks[x].gather;
                 time.optimizer_s += chunks[x].optimizer;
             }
-            let busy =
-                time.compute_s + time.tp_s + time.cp_s + time.ep_s + time.reshard_s + time.dp_s + time.optimizer_s;
+            let busy = time.compute_s
+                + time.tp_s
+                + time.cp_s
+                + time.ep_s
+                + time.reshard_s
+                + time.pp_s
+                + time.dp_s
+                + time.optimizer_s;
             time.bubble_s = (reduced + tail - busy).max(0.0);
             time.jitter_s = iteration - (reduced + tail);
             let weights: Vec<f64> = of_stage(s).map(|x| chunks[x].activations).collect();

@@ -87,7 +87,8 @@ pub fn write<T: Serialize>(path: &Path, header: Header, namespace: u128, payload
     replace(path, &[&head, &payload]).map_err(|source| FileError::Io { path: path.to_path_buf(), source })
 }
 
-fn replace(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+/// Writes `parts` one after the other to `path`, whole or not at all.
+pub(crate) fn replace(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no file name"))?;
     let mut temporary = name.to_os_string();

@@ -55,8 +55,8 @@ pub fn leanest(space: &LayerwiseSpace) -> Option<(f64, usize, u32)> {
     best
 }
 
-/// Explains that nothing fits.
-pub fn infeasible(inputs: &Inputs, space: &LayerwiseSpace) -> Infeasible {
+/// Explains that nothing fits; looks for changes that help if `look`.
+pub fn infeasible(inputs: &Inputs, space: &LayerwiseSpace, look: bool) -> Infeasible {
     use crate::cost::options::{ALLOCATOR_FACTOR, CONTEXT_MEMORY, SAFE_SHARE};
     let available = space.estimator.allocatable() * ALLOCATOR_FACTOR + CONTEXT_MEMORY.0;
     let leanest = leanest(space);
@@ -75,7 +75,12 @@ pub fn infeasible(inputs: &Inputs, space: &LayerwiseSpace) -> Infeasible {
         }
         _ => "no strategy of some part satisfies the constraints and divisibility rules".into(),
     };
-    Infeasible { tightest, needed_bytes: needed, available_bytes: available, fixes: fixes(inputs, needed) }
+    Infeasible {
+        tightest,
+        needed_bytes: needed,
+        available_bytes: available,
+        fixes: if look { fixes(inputs, needed) } else { Vec::new() },
+    }
 }
 
 /// A quick plan of a changed question.
@@ -93,7 +98,7 @@ fn verify(change: &str, inputs: &Inputs) -> Option<Fix> {
         Ok(true) => {}
         _ => return None,
     }
-    match plan(&quick, Watch::default()) {
+    match plan(&quick, Watch { quick: true, ..Watch::default() }) {
         Ok(answer) => Some(Fix {
             change: change.to_owned(),
             iteration_time_s: answer.estimate.iteration_time_s,
@@ -177,24 +182,8 @@ fn fixes(inputs: &Inputs, needed: Option<f64>) -> Vec<Fix> {
 fn larger(inputs: &Inputs, times: u64) -> Option<Inputs> {
     let mut changed = inputs.clone();
     let pool = changed.cluster.pools.first_mut()?;
-    if !pool.devices.is_multiple_of(pool.devices_per_node) || pool.order.is_some() {
-        return None;
-    }
-    let devices = pool.devices.checked_mul(times).filter(|n| *n <= crate::cluster::MOST_DEVICES)?;
-    // A pool of one node has no network level to grow: describe it by the machine's name.
-    let grown = match pool.levels.last_mut() {
-        Some(level) if level.devices > pool.devices_per_node => {
-            level.devices = devices;
-            true
-        }
-        _ => false,
-    };
-    if grown {
-        pool.devices = devices;
-        return Some(changed);
-    }
-    let nodes = devices / pool.devices_per_node;
-    changed.cluster = crate::cluster::instances::cluster(&format!("{}:{nodes}", pool.name)).ok()?;
+    let devices = pool.devices.checked_mul(times)?;
+    *pool = pool.resized(devices)?;
     Some(changed)
 }
 

@@ -187,8 +187,13 @@ impl<'a> LayerwiseSpace<'a> {
     fn count(&self, class: &PartClass, mesh: Mesh) -> u64 {
         let experts = super::strategies::Divisors::of(class, self.estimator.job).experts > 0;
         let mut count = 0;
-        super::strategies::enumerate(class, self.estimator.job, mesh, &mut |s| {
-            count += u64::from((self.allowed)(&s, class, experts, mesh));
+        super::strategies::enumerate(class, self.estimator.job, mesh, &mut |plain, zeros, recomputes| {
+            for &zero in zeros {
+                for &recompute in recomputes {
+                    let s = LayerStrategy { zero, recompute, ..plain };
+                    count += u64::from((self.allowed)(&s, class, experts, mesh));
+                }
+            }
         });
         count
     }

@@ -3,11 +3,15 @@
 pub mod allele;
 pub mod answer;
 pub mod backends;
+pub mod check;
 pub mod diagnose;
 pub mod explain;
 pub mod fast;
+pub mod galvatron;
 pub mod layerwise;
+pub mod min_gpus;
 pub mod planner;
+pub mod profile;
 pub mod strategies;
 pub mod table;
 pub mod tasks;

@@ -45,6 +45,8 @@ pub struct Watch<'w> {
     pub interrupt: Interrupt,
     /// Gets progress after every batch.
     pub observer: Option<&'w mut dyn Observer>,
+    /// Say only that nothing fits, not what would.
+    pub quick: bool,
 }
 
 /// Why there is no answer.
@@ -71,7 +73,7 @@ pub const DEFAULT_EVALUATIONS: u64 = 20_000;
 /// Steps of exact search in `auto` (label extensions and dominance tests).
 const AUTO_STEPS: u64 = 1 << 24;
 /// Uniform plans kept as seeds and alternatives.
-const UNIFORM: usize = 64;
+const UNIFORM: usize = 32;
 /// Clusters up to this size are listed device by device.
 const LISTED_DEVICES: u64 = 64;
 
@@ -148,11 +150,15 @@ fn answer(
     if space.tasks.is_empty() {
         return Err(diagnose::no_task(inputs).into());
     }
-    let Watch { interrupt, observer } = watch;
+    let Watch { interrupt, observer, quick } = watch;
     let deadline = inputs.search.max_time.map(|t| started + Duration::from_secs_f64(t.get()));
     let stop = || interrupt.is_raised() || deadline.is_some_and(|d| Instant::now() >= d);
-    let uniform = uniform::best(&space, UNIFORM, &stop);
-    let first_plan_s = (!uniform.is_empty()).then(|| started.elapsed().as_secs_f64());
+    let first = uniform::probe(&space);
+    let mut first_plan_s = first.is_some().then(|| started.elapsed().as_secs_f64());
+    let uniform = uniform::best(&space, UNIFORM, first.as_ref(), &stop);
+    if first_plan_s.is_none() && !uniform.is_empty() {
+        first_plan_s = Some(started.elapsed().as_secs_f64());
+    }
     let backend = inputs.search.backend.as_deref().unwrap_or("auto");
     if matches!(backend, "auto" | "exact") {
         let seeds = uniform::seeds(&space, &uniform);
@@ -163,7 +169,7 @@ fn answer(
         if matches!(outcome.stop, Stop::Interrupted | Stop::Deadline | Stop::Evaluations | Stop::Stalled) {
             return Err(PlanError::NoPlan(outcome.stop));
         }
-        return Err(PlanError::Infeasible(Box::new(diagnose::infeasible(inputs, &space))));
+        return Err(PlanError::Infeasible(Box::new(diagnose::infeasible(inputs, &space, !quick))));
     };
     compose(inputs, &space, &outcome, &best.solution, &uniform, Timing { started, first_plan_s, backend })
 }

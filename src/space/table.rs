@@ -104,17 +104,27 @@ impl Table {
         for class in &spine.classes {
             let experts = super::strategies::Divisors::of(class, estimator.job).experts > 0;
             let mut list = Vec::new();
-            enumerate(class, estimator.job, mesh, &mut |strategy| {
-                if !allowed(&strategy, class, experts, mesh) {
-                    return;
+            enumerate(class, estimator.job, mesh, &mut |plain, zeros, recomputes| {
+                let mut base = None;
+                let mut id = 0;
+                for &zero in zeros {
+                    for &recompute in recomputes {
+                        let strategy = LayerStrategy { zero, recompute, ..plain };
+                        if !allowed(&strategy, class, experts, mesh) {
+                            continue;
+                        }
+                        let base = base.get_or_insert_with(|| {
+                            let layout = plain.layout();
+                            id = layouts.iter().position(|l| *l == layout).unwrap_or_else(|| {
+                                layouts.push(layout);
+                                layouts.len() - 1
+                            });
+                            estimator.pricer.base(class, &plain, mesh)
+                        });
+                        let price = base.finish(zero, recompute);
+                        list.push((strategy, price, option(0, id as u16, &price)));
+                    }
                 }
-                let layout = strategy.layout();
-                let id = layouts.iter().position(|l| *l == layout).unwrap_or_else(|| {
-                    layouts.push(layout);
-                    layouts.len() - 1
-                });
-                let price = estimator.pricer.price(class, &strategy, mesh);
-                list.push((strategy, price, option(0, id as u16, &price)));
             });
             if list.is_empty() {
                 return None;
@@ -162,19 +172,32 @@ impl Table {
 fn undominated(mut list: Vec<(LayerStrategy, PartPrice, ChainOption)>, detour: &[f64]) -> ClassTable {
     let enumerated = list.len() as u64;
     let primary = |o: &ChainOption| o.cost[at::FORWARD] + o.cost[at::BACKWARD];
-    list.sort_by(|a, b| primary(&a.2).total_cmp(&primary(&b.2)).then(a.0.cmp(&b.0)));
+    // Within layouts first: most fall there, and what is left is few enough to compare across.
+    list.sort_by(|a, b| {
+        (a.2.layout.cmp(&b.2.layout)).then(primary(&a.2).total_cmp(&primary(&b.2))).then(a.0.cmp(&b.0))
+    });
     let mut kept: Vec<(LayerStrategy, PartPrice, ChainOption)> = Vec::new();
+    let mut start = 0;
     for x in list {
-        let beaten = kept.iter().any(|(_, _, k)| {
-            let extra = if k.layout == x.2.layout { 0.0 } else { detour[k.layout as usize] };
-            beats(k, &x.2, extra)
-        });
-        if !beaten {
+        if kept.last().is_some_and(|k| k.2.layout != x.2.layout) {
+            start = kept.len();
+        }
+        if !kept[start..].iter().any(|(_, _, k)| beats(k, &x.2, 0.0)) {
             kept.push(x);
         }
     }
+    kept.sort_by(|a, b| primary(&a.2).total_cmp(&primary(&b.2)).then(a.0.cmp(&b.0)));
+    let mut best: Vec<(LayerStrategy, PartPrice, ChainOption)> = Vec::new();
+    for x in kept {
+        let beaten = |(_, _, k): &(LayerStrategy, PartPrice, ChainOption)| {
+            k.layout != x.2.layout && beats(k, &x.2, detour[k.layout as usize])
+        };
+        if !best.iter().any(beaten) {
+            best.push(x);
+        }
+    }
     let mut table = ClassTable { strategies: Vec::new(), prices: Vec::new(), options: Vec::new(), enumerated };
-    for (id, (strategy, price, o)) in kept.into_iter().enumerate() {
+    for (id, (strategy, price, o)) in best.into_iter().enumerate() {
         table.strategies.push(strategy);
         table.prices.push(price);
         table.options.push(ChainOption { id: id as u32, ..o });

@@ -54,8 +54,53 @@ struct Sum {
     peak: f64,
 }
 
-/// The best uniform plans that fit, best first, at most `keep` of them, one per (task, strategy). `stop` ends the search early.
-pub fn best(space: &LayerwiseSpace, keep: usize, stop: &dyn Fn() -> bool) -> Vec<Uniform> {
+/// A first plan in no time: one sample per rank, no context parallelism, a handful of strategies per number of stages.
+pub fn probe(space: &LayerwiseSpace) -> Option<Uniform> {
+    let spine = space.estimator.spine;
+    let divisors: Vec<Divisors> = spine.classes.iter().map(|c| Divisors::of(c, space.estimator.job)).collect();
+    let experts: Vec<bool> = divisors.iter().map(|d| d.experts > 0).collect();
+    let most_experts = divisors.iter().map(|d| d.experts).max().unwrap_or(0);
+    let node = space.estimator.pool.devices_per_node;
+    let mut best: Option<Uniform> = None;
+    for (_, mesh, tasks) in space.frames() {
+        let Some(&task) = tasks.iter().find(|t| space.tasks[**t].chunks == 1) else { continue };
+        let n = mesh.stage_devices;
+        for tp in (0..).map(|e| 1u64 << e).take_while(|t| *t <= n.min(node)) {
+            // One sample per rank: other numbers of micro-batches are left to the search.
+            if space.estimator.job.global_batch != mesh.micro_batches * (n / tp).max(1) || n % tp != 0 {
+                continue;
+            }
+            let ep = (0..)
+                .map(|e| 1u64 << e)
+                .take_while(|e| n % e == 0 && most_experts % e == 0 && *e <= most_experts)
+                .last();
+            for zero in [1, 3] {
+                for recompute in [Recompute::None, Recompute::Full] {
+                    let strategy = LayerStrategy {
+                        tp: tp as u32,
+                        sequence_parallel: tp > 1,
+                        ep: if most_experts > 0 { ep.unwrap_or(1) as u32 } else { 1 },
+                        zero: if n / tp > 1 { zero } else { 0 },
+                        recompute,
+                        ..LayerStrategy::PLAIN
+                    };
+                    let Some(parts) = prices(space, &strategy, &experts, mesh) else { continue };
+                    for sizes in splits(spine, u64::from(mesh.pipeline)) {
+                        let Some(objective) = evaluate(space, task, &sizes, &parts) else { continue };
+                        if best.as_ref().is_none_or(|b| objective < b.objective) {
+                            best = Some(Uniform { task, sizes, strategy, objective });
+                        }
+                    }
+                }
+            }
+        }
+    }
+    best
+}
+
+/// The best uniform plans that fit, best first, at most `keep` of them, one per (task, strategy). Nothing much slower than
+/// `known` is looked for; `stop` ends the search early.
+pub fn best(space: &LayerwiseSpace, keep: usize, known: Option<&Uniform>, stop: &dyn Fn() -> bool) -> Vec<Uniform> {
     let spine = space.estimator.spine;
     let experts: Vec<bool> = spine.classes.iter().map(|c| Divisors::of(c, space.estimator.job).experts > 0).collect();
     let mut found: Vec<Uniform> = Vec::new();
@@ -67,7 +112,8 @@ pub fn best(space: &LayerwiseSpace, keep: usize, stop: &dyn Fn() -> bool) -> Vec
         })
         .collect();
     frames.sort_by(|a, b| a.3.total_cmp(&b.3).then(a.0.cmp(&b.0)));
-    let mut best = f64::INFINITY;
+    let mut best = known.map_or(f64::INFINITY, |k| k.objective);
+    found.extend(known.cloned());
     for batch in frames.chunks(BATCH) {
         if stop() {
             break;
@@ -82,8 +128,9 @@ pub fn best(space: &LayerwiseSpace, keep: usize, stop: &dyn Fn() -> bool) -> Vec
     found.sort_by(|a, b| {
         a.objective.total_cmp(&b.objective).then(a.task.cmp(&b.task)).then(a.strategy.cmp(&b.strategy))
     });
-    found.truncate(keep);
-    found
+    // The closed form counts memory at the end of the warm-up; with unlike chunks the peak may come later.
+    let fits = |u: &Uniform| space.estimator.estimate(&u.plan(space)).is_ok_and(|e| e.fits);
+    found.into_iter().filter(fits).take(keep).collect()
 }
 
 fn of_frame(space: &LayerwiseSpace, mesh: Mesh, tasks: &[usize], experts: &[bool], known: f64) -> Vec<Uniform> {

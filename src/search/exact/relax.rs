@@ -257,6 +257,10 @@ impl Relaxation {
         for i in 0..n {
             primary[i + 1] = primary[i] + least[chain.items[i] as usize];
         }
+        // Most tasks fall here already, without a look at the resource.
+        if chain.combine.complete(&chain.combine.start(), chain.segments.len(), primary[n]) >= incumbent {
+            return None;
+        }
         let mut bounds: Vec<SegmentBounds> = Vec::with_capacity(chain.segments.len());
         match &chain.cuts {
             Cuts::Free { .. } => {

@@ -1,0 +1,3 @@
+//! Plans and profiles of other frameworks, read.
+
+pub mod galvatron;
