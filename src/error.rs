@@ -13,6 +13,8 @@ use std::fmt;
 pub enum Kind {
     /// The file does not exist or cannot be read.
     Unreadable,
+    /// The file cannot be written.
+    Unwritable,
     /// The text is not RON, JSON, ... at all.
     Syntax,
     /// A field that nobody knows.
@@ -33,6 +35,7 @@ impl Kind {
     fn phrase(self) -> &'static str {
         match self {
             Kind::Unreadable => "cannot be read",
+            Kind::Unwritable => "cannot be written",
             Kind::Syntax => "syntax error",
             Kind::UnknownField => "unknown field",
             Kind::MissingField => "missing field",
@@ -70,7 +73,14 @@ impl InputError {
     /// A name that is not among `known`, with the nearest one as help.
     pub fn unknown_name<'a>(found: &str, what: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
         let known: Vec<&str> = known.into_iter().collect();
-        let error = Self::new(Kind::UnknownName).found(found).expected(format!("{what}: {}", known.join(", ")));
+        let expected = if known.len() > LONGEST_LIST {
+            let alike = by_likeness(found, known.iter().copied());
+            let first: Vec<&str> = alike.into_iter().take(LONGEST_LIST / 2).map(|(_, name)| name).collect();
+            format!("{what}, one of {} such as {}", known.len(), first.join(", "))
+        } else {
+            format!("{what}: {}", known.join(", "))
+        };
+        let error = Self::new(Kind::UnknownName).found(found).expected(expected);
         match nearest(found, known) {
             Some(name) => error.help(format!("did you mean `{name}`?")),
             None => error,
@@ -156,20 +166,24 @@ fn shorten(text: &str) -> String {
     }
 }
 
-/// The name most like `found`, if any is like it at all; spelling in capitals, `-`, `_` and blanks do not count.
-pub fn nearest<'a>(found: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    /// Jaro-Winkler similarity below which two names are not alike.
-    const ALIKE: f64 = 0.78;
+/// Longer lists of names are not shown whole, only those most alike.
+const LONGEST_LIST: usize = 16;
+
+/// Names with their Jaro-Winkler similarity to `found`, the most alike first; capitals, `-`, `_` and blanks do not count.
+fn by_likeness<'a>(found: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<(f64, &'a str)> {
     let plain = |s: &str| s.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect::<String>();
     let wanted = plain(found);
-    let mut best = None;
-    for name in names {
-        let likeness = strsim::jaro_winkler(&wanted, &plain(name));
-        if likeness >= ALIKE && best.is_none_or(|(most, _)| likeness > most) {
-            best = Some((likeness, name));
-        }
-    }
-    best.map(|(_, name)| name)
+    let mut alike: Vec<(f64, &str)> =
+        names.into_iter().map(|name| (strsim::jaro_winkler(&wanted, &plain(name)), name)).collect();
+    alike.sort_by(|a, b| b.0.total_cmp(&a.0));
+    alike
+}
+
+/// The name most like `found`, if any is like it at all; spelling in capitals, `-`, `_` and blanks do not count.
+pub fn nearest<'a>(found: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    /// Similarity below which two names are not alike.
+    const ALIKE: f64 = 0.78;
+    by_likeness(found, names).first().filter(|(likeness, _)| *likeness >= ALIKE).map(|(_, name)| *name)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! that trains fastest and fits in memory. Rooms, from the ground up; arrows point down only:
 //! `units`, `memo`, `search` | `model`, `cluster`, `job` | `plan` | `cost`, `pipeline` | `estimate` | `space` | `report`, `cli`.
 
+pub mod cli;
 pub mod cluster;
 pub mod cost;
 pub mod error;
@@ -9,6 +10,7 @@ pub mod estimate;
 pub mod export;
 pub mod import;
 pub mod job;
+pub mod memo;
 pub mod model;
 pub mod pipeline;
 pub mod plan;
@@ -16,6 +18,7 @@ pub mod question;
 pub mod read;
 #[doc(hidden)]
 pub mod reference;
+pub mod report;
 pub mod search;
 pub mod space;
 pub mod units;

@@ -1,5 +1,5 @@
 //! The command line: see `espalier --help`.
 
 fn main() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+    espalier::cli::main()
 }

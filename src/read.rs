@@ -109,10 +109,11 @@ fn ron<T: DeserializeOwned>(text: &str) -> Result<T, InputError> {
     Ok(value)
 }
 
-/// Adds the path of the field (`.` is the whole text) and the position.
+/// Adds the path of the field (`.` is the whole text, `?` something between fields) and the position.
 fn locate(error: InputError, path: &str, line: usize, column: usize) -> InputError {
+    let path = path.trim_end_matches('?').trim_end_matches('.');
     let error = match (path, &error.field) {
-        ("." | "", _) => error,
+        ("", _) => error,
         // The path often ends in the very field that the error names.
         (path, Some(field)) if path == &**field || path.ends_with(&format!(".{field}")) => error.at(path),
         (path, _) => error.inside(path),
@@ -170,7 +171,7 @@ fn from_message(message: &str) -> InputError {
     }
     if let Some(rest) = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: ")) {
         let (found, expected) = rest.split_once(", expected ").unwrap_or((rest, "something else"));
-        return InputError::new(Kind::InvalidValue).found(found).expected(expected);
+        return InputError::new(Kind::InvalidValue).found(found.replace('`', "")).expected(expected);
     }
     if let Some((found, expected)) = message.strip_prefix("found `").and_then(|rest| rest.split_once("`, expected ")) {
         return InputError::new(Kind::InvalidValue).found(found).expected(expected);

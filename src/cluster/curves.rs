@@ -13,13 +13,13 @@
 //! | gemm | 0.733, 7.9 GFLOP, rms 8 % (183 shapes) | 0.489, 12.6 GFLOP, rms 17 % (514) |
 //! | grouped gemm, per expert | 0.681, 1.6 GFLOP (12) | 0.457, 10 GFLOP (108) |
 //! | attention forward | 0.598, 20 GFLOP (12) | 0.503, 71 GFLOP (32) |
-//! | attention backward, 2.5 x | 0.551, 10 GFLOP (12) | 0.472, 28 GFLOP (32) |
+//! | attention backward, 2.5 x | 0.551, 12 GFLOP (12) | 0.472, 35 GFLOP (32) |
 //!
 //! On both devices the grouped plateau is 0.93 of the dense one, a grouped product reaches half of it after
 //! 4.4 to 5.1 us of peak work, and attention after about 35 us. Where a device has no table these ratios are used.
 //!
 //! Short bursts reach more (mamf-finder, stas00/ml-engineering@744d01e `compute/accelerator`, read 2026-11: A100 0.869,
-//! H100 0.803, B200 0.776 of peak), but power limits hold long runs down: A100 sustains 0.84 to 0.92 of its burst.
+//! H100 0.803, B200 0.776 of peak), but power limits hold long runs down: A100 sustains 0.84 to 0.90 of its burst.
 
 use super::Efficiency;
 use crate::units::Seconds;
@@ -43,7 +43,7 @@ pub struct Curves {
 
 /// Half point of grouped products: mean of A100 (5.1 us) and B200 (4.4 us), see the head of this file.
 const GROUPED_HALF: Seconds = Seconds(4.7e-6);
-/// Half point of attention: between A100 (48 us, forward and backward) and B200 (22 us), see the head of this file.
+/// Half point of attention: between A100 (47 us, forward and backward) and B200 (20 us), see the head of this file.
 const ATTENTION_HALF: Seconds = Seconds(35e-6);
 /// Half point of memory-bound kernels: one to two microseconds to fill and drain the memory pipeline (assumed, 2026-11).
 const STREAMING_HALF: Seconds = Seconds(1.5e-6);
@@ -92,7 +92,7 @@ pub const HOPPER_H20: Curves =
     assumed(0.85, 0.65, 0.85, "plateau assumed: Hopper memory system with 148 TFLOP/s, no table");
 /// B200, B300 in air-cooled nodes.
 ///
-/// SimuMax's table sustains 0.489 on one 8-GPU box, and explains that box's runs to 5 %; liquid-cooled GB200 racks execute
+/// SimuMax's table sustains 0.489 on one 8-GPU box, and explains that box's runs to 6 %; liquid-cooled GB200 racks execute
 /// 0.44 of peak end to end (Llama-3.1-405B BF16, DGXC), which needs 0.60. Other B200 boxes lie between.
 pub const BLACKWELL: Curves = Curves {
     gemm: 0.55,

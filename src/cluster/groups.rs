@@ -87,8 +87,10 @@ impl Group {
     /// Counts by walking over the ranks until the pattern repeats; `world` is a multiple of the block.
     fn share_by_counting(self, child: u64, unit: u64, world: u64) -> Share {
         let block = self.block();
-        // A period repeats when it is a whole number of units; the last, partial period may look different.
-        let walked = if world.is_multiple_of(unit) { world.min(lcm(block, unit).unwrap_or(world)) } else { world };
+        // Whole periods look alike, and a last, partial one is the beginning of a whole one: the first shows every case.
+        let of_children = lcm(block, child);
+        let period = if unit >= world { of_children } else { of_children.and_then(|p| lcm(p, unit)) };
+        let walked = period.map_or(world, |p| p.min(world));
         let mut leaving = vec![0u64; usize::try_from(walked.div_ceil(child)).unwrap_or(usize::MAX)];
         let mut share = Share { units: 1, children: 1, members_per_child: self.size, concurrent: 0 };
         for base in (0..walked).step_by(block as usize).flat_map(|b| b..b + self.stride) {

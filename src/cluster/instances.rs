@@ -133,6 +133,7 @@ static TABLE: &[Instance] = &[
     node(&["rtx4090x8"], "RTX 4090", 8, ON_PCIE4, ETHERNET, (1, 100.0), (512.0, PCIE4)),
     node(&["rtx3090x8"], "RTX 3090", 8, ON_PCIE4, ETHERNET, (1, 100.0), (512.0, PCIE4)),
     node(&["a6000x8"], "A6000", 8, ON_PCIE4, ETHERNET, (1, 100.0), (512.0, PCIE4)),
+    // Three of a Gaudi's 24 ports leave the node, 21 join its siblings.
     node(&["gaudi2x8"], "Gaudi2", 8, ScaleUp(fabric::OTHER_SCALE_UP, 262.5), ROCE, (24, 100.0), (1024.0, PCIE4)),
     node(&["gaudi3x8"], "Gaudi3", 8, ScaleUp(fabric::OTHER_SCALE_UP, 525.0), ROCE, (24, 200.0), (1024.0, PCIE5)),
     node(&["910bx8"], "910B2", 8, ScaleUp(fabric::OTHER_SCALE_UP, 196.0), ROCE, (8, 200.0), (1536.0, PCIE4)),
@@ -203,6 +204,7 @@ impl Instance {
                 );
                 Err(ClusterError::Unknown { what, found, known, help: Some(help) })
             }
+            (_, Err(refused @ ClusterError::Unpublished { .. })) => Err(refused),
             (error, _) => Err(error),
         }
     }
@@ -285,6 +287,11 @@ pub fn pool(shorthand: &str) -> Result<Pool, ClusterError> {
         ClusterError::value("cluster", text, format!("at most {MOST_DEVICES} devices, `{name}` has {}", instance.unit))
     })?;
     instance.pool(name, devices)
+}
+
+/// `devices` of a machine named without a count.
+pub(super) fn sized(name: &str, devices: u64) -> Result<Pool, ClusterError> {
+    Instance::find(name)?.pool(name, devices)
 }
 
 /// The cluster of one pool that a shorthand stands for.

@@ -11,6 +11,7 @@ pub mod fabric;
 pub mod file;
 pub mod groups;
 pub mod instances;
+mod resize;
 mod validate;
 
 pub use error::ClusterError;
@@ -43,6 +44,7 @@ pub struct Peak {
 
 /// Efficiency curve of a kind of kernel: `eta(x) = plateau * x / (x + half_at)` of the peak.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Efficiency {
     /// Fraction of the dense peak that large kernels sustain.
     pub plateau: f64,

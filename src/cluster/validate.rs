@@ -99,6 +99,11 @@ impl Pool {
                 let expected = format!("it must join several whole units of the {inner} devices of the level before");
                 return Err(here(ClusterError::inconsistent("devices", level.devices, expected)));
             }
+            let node = self.devices_per_node;
+            if !last && !level.devices.is_multiple_of(node) && !node.is_multiple_of(level.devices) {
+                let expected = format!("a node has {node} devices: a unit must be a part of one or several of them");
+                return Err(here(ClusterError::inconsistent("devices", level.devices, expected)));
+            }
             if last && level.devices != self.devices {
                 let expected = format!("the outermost level joins all {} devices of the pool", self.devices);
                 return Err(here(ClusterError::inconsistent("devices", level.devices, expected)));

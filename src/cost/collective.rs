@@ -111,6 +111,23 @@ impl<'a> Network<'a> {
         })
     }
 
+    /// Tokens of `bytes` in all per rank go to `copies` experts each, spread evenly over the group. A child unit gets a
+    /// token once however many of its experts are meant, and passes it on inside: over `n` members with `k` in the child
+    /// unit it is meant with probability `1 - (1 - k / n)^copies` (DeepSeek-V3 2024, section 3.2.2; DeepEP).
+    pub fn dispatch(&self, bytes: Bytes, copies: f64, group: Group) -> Seconds {
+        let n = group.size as f64;
+        self.with(group, |shares| {
+            let (mut slowest, mut latency) = (0.0f64, 0.0);
+            for s in shares {
+                let reached = 1.0 - (1.0 - s.inner / n).powf(copies);
+                let volume = s.inner * bytes.0 * (s.children - 1.0) * reached;
+                slowest = slowest.max(Self::sized(volume, bytes.0 * copies, s));
+                latency += s.latency;
+            }
+            Seconds(slowest + latency)
+        })
+    }
+
     /// One step of a ring in which every rank passes `bytes` to its neighbour.
     pub fn ring_step(&self, bytes: Bytes, group: Group) -> Seconds {
         self.with(group, |shares| {

@@ -10,4 +10,4 @@ pub mod states;
 pub use collective::{Group, Network};
 pub use options::CostOptions;
 pub use part::{Mesh, PartPrice, PassTime, Pricer};
-pub use states::States;
+pub use states::{StateBytes, States};

@@ -25,22 +25,14 @@ impl Default for CostOptions {
     }
 }
 
-/// Fraction of the backward pass of the last micro-batch behind which gradient reductions hide. Bucketed overlap leaves
-/// the first-layer bucket exposed and competes for SMs (Megatron `--overlap-grad-reduce`; Galvatron measures a slow-down
-/// of 1.126 of overlapped work, `overlap_coefficient.json`, 2025): 1 / 1.126 = 0.89.
-pub const GRADIENT_OVERLAP: f64 = 0.89;
-
-/// Fraction of a layer's compute behind which its ZeRO-3 gathers (prefetched one layer ahead) hide; same source.
-pub const GATHER_OVERLAP: f64 = 0.89;
+/// How much slower computation and communication run while they overlap: 1.126 in Galvatron's profile
+/// (`overlap_coefficient.json`, read 2026-11).
+pub const OVERLAP_SLOWDOWN: f64 = 1.126;
 
 /// Fraction of tensor-parallel gathers and scatters that pipelined GEMMs hide (`--tp-comm-overlap`, userbuffers). In
 /// principle (t-1)/t of those next to a GEMM; fp32 reductions and the backward re-gather stay exposed. Half is what the
 /// published Llama-3.1-70B recipe needs to meet its measured 14.66 s (NVIDIA Megatron-Bridge performance summary, 2026).
 pub const TENSOR_OVERLAP: f64 = 0.5;
-
-/// Fraction of the attention time behind which the ring of context parallelism hides its K/V exchange (Liu 2023, Ring
-/// Attention, section 3: all of it when the block is large enough; the first block is exposed, which is priced apart).
-pub const CONTEXT_OVERLAP: f64 = 0.89;
 
 /// CUDA context, NCCL buffers and libraries outside the framework's allocator: 1 to 3 GB by rule of thumb, 1.5 taken
 /// (Nanotron's fitted constant is about 1 GB inside the figure; 2025).

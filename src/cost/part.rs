@@ -33,12 +33,14 @@ pub struct PassTime {
     pub data: Seconds,
     /// Resharding between unlike neighbours.
     pub reshard: Seconds,
+    /// Slow-down by boundary tensors that travel meanwhile.
+    pub pipeline: Seconds,
 }
 
 impl PassTime {
     /// All of it.
     pub fn total(&self) -> Seconds {
-        self.compute + self.tensor + self.context + self.expert + self.data + self.reshard
+        self.compute + self.tensor + self.context + self.expert + self.data + self.reshard + self.pipeline
     }
 }
 impl Add for PassTime {
@@ -51,6 +53,7 @@ impl Add for PassTime {
             expert: self.expert + o.expert,
             data: self.data + o.data,
             reshard: self.reshard + o.reshard,
+            pipeline: self.pipeline + o.pipeline,
         }
     }
 }
@@ -69,6 +72,7 @@ impl Mul<f64> for PassTime {
             expert: self.expert * k,
             data: self.data * k,
             reshard: self.reshard * k,
+            pipeline: self.pipeline * k,
         }
     }
 }
@@ -155,8 +159,9 @@ struct Tally {
     /// Bytes of keys and values of one rank (context parallelism passes them on) and of all heads (Ulysses).
     key_value: f64,
     heads: f64,
-    /// Bytes that a rank dispatches to experts.
+    /// Bytes that a rank dispatches to experts, every copy counted, and copies per token.
     dispatch: f64,
+    copies: f64,
     has_tensor_cut: bool,
 }
 
@@ -197,6 +202,11 @@ impl<'a> Pricer<'a> {
         self.network.gather(Bytes(block * (1.0 - held)), Group { size: span.max(2), stride: 1 })
     }
 
+    /// What a hop of `latency` costs the stage itself: it runs beside computation, which slows down meanwhile.
+    pub fn hop_interference(&self, latency: Seconds) -> Seconds {
+        latency * if self.options.overlap { options::OVERLAP_SLOWDOWN - 1.0 } else { 1.0 }
+    }
+
     /// Latency of the boundary tensor from the stage before `stage` into its first part, one way.
     pub fn hop(&self, part: &PartClass, layout: Layout, mesh: Mesh, stage: u64) -> Seconds {
         let dp = mesh.stage_devices as f64 / layout.model_ways() as f64;
@@ -223,53 +233,42 @@ impl<'a> Pricer<'a> {
 
     /// Prices `part` under `strategy` in the frame of `mesh`.
     pub fn price(&self, part: &PartClass, strategy: &LayerStrategy, mesh: Mesh) -> PartPrice {
+        self.base(part, strategy, mesh).finish(strategy.zero, strategy.recompute)
+    }
+
+    /// All of a price that neither ZeRO nor recomputation changes: kernels and communication of the strategy's mesh.
+    pub fn base(&self, part: &PartClass, strategy: &LayerStrategy, mesh: Mesh) -> BasePrice {
+        let mut base = BasePrice {
+            kind: part.kind,
+            price: PartPrice::default(),
+            whole: Tally::default(),
+            largest_redo: 0.0,
+            boundary: 0.0,
+            shards: [Shards::default(); 2],
+            per: self.per,
+            update_rate: self.memory_bandwidth * options::OPTIMIZER_EFFICIENCY,
+            overlap: self.options.overlap,
+        };
         let head_like = matches!(part.kind, PartKind::Head | PartKind::Embedding);
         if head_like && !self.options.head {
-            return PartPrice::default();
+            return base;
         }
         let samples = self.samples(strategy, mesh);
         let cut = self.cut(part, strategy, samples);
-        let element = self.kernels.element;
         let tp_group = Group { size: u64::from(strategy.tp), stride: 1 };
-        let mut price = PartPrice::default();
-        let mut whole = Tally::default();
-        let mut largest_redo = 0.0f64;
         for sublayer in &part.sublayers {
             let tally = self.sublayer(sublayer, &cut);
-            self.communicate(sublayer, part, &tally, strategy, &cut, &mut price);
-            largest_redo = largest_redo.max(tally.droppable);
-            whole.add(&tally);
+            self.communicate(part, &tally, strategy, &cut, &mut base.price);
+            base.largest_redo = base.largest_redo.max(tally.droppable);
+            base.whole.add(&tally);
         }
         if let Some(vocab) = part.vocab {
             let copy = part.owns_vocab || mesh.pipeline > 1;
-            self.vocabulary(part, vocab, copy, tp_group, &cut, &mut whole, &mut price);
+            self.vocabulary(part, vocab, copy, tp_group, &cut, &mut base.whole, &mut base.price);
         }
-        price.forward.compute += whole.forward;
-        price.backward.compute += whole.backward;
-
-        // The input of a part is kept by its first norm or product; full recomputation keeps nothing else.
-        let boundary = part.boundary as f64 * cut.own_tokens * element;
-        match strategy.recompute {
-            Recompute::None => price.activations = Bytes(whole.kept),
-            Recompute::Selective => {
-                price.activations = Bytes(whole.kept - whole.droppable);
-                price.backward.compute += whole.redo;
-                price.transient += Bytes(largest_redo);
-            }
-            Recompute::Full if matches!(part.kind, PartKind::Layer) => {
-                price.activations = Bytes(boundary);
-                price.backward.compute += whole.forward;
-                price.backward.tensor += price.forward.tensor;
-                price.backward.context += price.forward.context;
-                price.backward.expert += price.forward.expert;
-                price.transient += Bytes(whole.kept);
-            }
-            Recompute::Full => price.activations = Bytes(whole.kept),
-        }
-        // Gradients of the activations around the running operators.
-        price.transient += Bytes(4.0 * boundary);
-        self.data_parallel(strategy, mesh.stage_devices, &whole, &mut price);
-        price
+        base.boundary = part.boundary as f64 * cut.own_tokens * self.kernels.element;
+        base.shards = self.shards(strategy, mesh.stage_devices, &base.whole);
+        base
     }
 
     fn cut(&self, part: &PartClass, s: &LayerStrategy, samples: f64) -> Cut {
@@ -424,6 +423,7 @@ impl<'a> Pricer<'a> {
                 tally.redo += act;
                 tally.experts += local * (products * i * f + if bias { f * (products - 1.0) + i } else { 0.0 });
                 tally.dispatch += cut.own_tokens * top_k as f64 * i * element;
+                tally.copies = (top_k as f64).max(1.0);
                 tally.kept += copies * i * product_element;
                 tally.kept += copies * f * (products - 1.0) * element;
                 tally.kept += copies * f * product_element;
@@ -469,15 +469,7 @@ impl<'a> Pricer<'a> {
     }
 
     /// Exposed communication of one residual branch.
-    fn communicate(
-        &self,
-        sublayer: &Sublayer,
-        part: &PartClass,
-        tally: &Tally,
-        strategy: &LayerStrategy,
-        cut: &Cut,
-        price: &mut PartPrice,
-    ) {
+    fn communicate(&self, part: &PartClass, tally: &Tally, strategy: &LayerStrategy, cut: &Cut, price: &mut PartPrice) {
         let element = self.kernels.element;
         let hidden = |f: f64| if self.options.overlap { 1.0 - f } else { 1.0 };
         if strategy.tp > 1 && tally.has_tensor_cut && part.kind != PartKind::Side {
@@ -506,22 +498,21 @@ impl<'a> Pricer<'a> {
             let stride = u64::from(strategy.tp) * u64::from(strategy.ulysses);
             let step = self.network.ring_step(Bytes(tally.key_value), Group { size: u64::from(strategy.cp), stride });
             let ring = step * (f64::from(strategy.cp) - 1.0);
-            let share = if self.options.overlap { options::CONTEXT_OVERLAP } else { 0.0 };
-            let behind = tally.attention * share;
             // Keys and values forward; backward they go round again with their gradients.
-            price.forward.context += (ring - behind).max(step);
-            price.backward.context += (ring * 2.0 - behind * ATTENTION_BACKWARD_FLOPS).max(step * 2.0);
+            price.forward.context += self.exposed(ring, tally.attention);
+            price.backward.context += self.exposed(ring * 2.0, tally.attention * ATTENTION_BACKWARD_FLOPS);
         }
-        if sublayer.kind == SublayerKind::Moe && strategy.ep > 1 {
+        if tally.dispatch > 0.0 && strategy.ep > 1 {
             let group = Group { size: u64::from(strategy.ep), stride: u64::from(strategy.etp) };
             // Tokens leave in fp8 where products are fp8, and come back in the activations' format.
             let out = if self.job.precision == Precision::Fp8 { 0.5 } else { 1.0 };
-            let full = self.network.all_to_all(Bytes(tally.dispatch * self.job.expert_imbalance), group);
-            let dispatch = self.network.all_to_all(Bytes(tally.dispatch * out * self.job.expert_imbalance), group);
+            let tokens = tally.dispatch / tally.copies * self.job.expert_imbalance;
+            let full = self.network.dispatch(Bytes(tokens), tally.copies, group);
+            let dispatch = self.network.dispatch(Bytes(tokens * out), tally.copies, group);
             price.forward.expert += dispatch + full;
             price.backward.expert += full + full;
         }
-        if sublayer.kind == SublayerKind::Moe && strategy.etp > 1 {
+        if tally.dispatch > 0.0 && strategy.etp > 1 {
             let group = Group { size: u64::from(strategy.etp), stride: 1 };
             let one = self.network.gather(Bytes(tally.dispatch * f64::from(strategy.etp)), group);
             price.forward.expert += one * 2.0;
@@ -587,28 +578,113 @@ impl<'a> Pricer<'a> {
         }
     }
 
-    /// States, gradient reduction, weight gathers and the optimizer.
-    fn data_parallel(&self, strategy: &LayerStrategy, stage_devices: u64, whole: &Tally, price: &mut PartPrice) {
-        let dense_ways = stage_devices / u64::from(strategy.tp);
-        let dense_group = Group { size: dense_ways, stride: u64::from(strategy.tp) };
-        let expert_block = u64::from(strategy.ep) * u64::from(strategy.etp);
-        let expert_group = Group { size: stage_devices / expert_block, stride: expert_block };
-        price.parameters = whole.dense + whole.experts;
-        for (parameters, group) in [(whole.dense, dense_group), (whole.experts, expert_group)] {
+    /// The data-parallel groups of dense and of expert parameters.
+    fn shards(&self, strategy: &LayerStrategy, stage_devices: u64, whole: &Tally) -> [Shards; 2] {
+        let tp = u64::from(strategy.tp);
+        let block = u64::from(strategy.ep) * u64::from(strategy.etp);
+        let of = |parameters: f64, stride: u64| {
             if parameters == 0.0 {
+                return Shards::default();
+            }
+            let group = Group { size: stage_devices / stride, stride };
+            let time = |bytes: f64| {
+                if group.size == 1 { Seconds::ZERO } else { self.network.gather(Bytes(parameters * bytes), group) }
+            };
+            Shards {
+                parameters,
+                ways: group.size as f64,
+                scatter: time(self.per.gradients),
+                gather: time(self.per.weights),
+            }
+        };
+        [of(whole.dense, tp), of(whole.experts, block)]
+    }
+
+    /// What `communication` adds to `computation` that runs at the same time.
+    fn exposed(&self, communication: Seconds, computation: Seconds) -> Seconds {
+        exposed(self.options.overlap, communication, computation)
+    }
+}
+
+/// What `communication` adds to `computation` that runs at the same time: both slow down while they overlap, and what does
+/// not fit stands alone (Miao 2022, Galvatron, section 3.4).
+fn exposed(overlap: bool, communication: Seconds, computation: Seconds) -> Seconds {
+    if !overlap {
+        return communication;
+    }
+    let together = communication.min(computation);
+    together * (options::OVERLAP_SLOWDOWN - 1.0) + (communication - together)
+}
+
+/// Parameters that one data-parallel group shares, and what it takes to reduce or gather them.
+#[derive(Debug, Clone, Copy, Default)]
+struct Shards {
+    parameters: f64,
+    ways: f64,
+    scatter: Seconds,
+    gather: Seconds,
+}
+
+/// A price before ZeRO and recomputation.
+#[derive(Debug, Clone, Copy)]
+pub struct BasePrice {
+    kind: PartKind,
+    price: PartPrice,
+    whole: Tally,
+    largest_redo: f64,
+    boundary: f64,
+    shards: [Shards; 2],
+    per: StateBytes,
+    update_rate: f64,
+    overlap: bool,
+}
+
+impl BasePrice {
+    /// The price under ZeRO stage `zero` and `recompute`.
+    pub fn finish(&self, zero: u8, recompute: Recompute) -> PartPrice {
+        let (mut price, whole) = (self.price, &self.whole);
+        if whole.is_empty() {
+            return price;
+        }
+        price.forward.compute += whole.forward;
+        price.backward.compute += whole.backward;
+        // The input of a part is kept by its first norm or product; full recomputation keeps nothing else.
+        match recompute {
+            Recompute::Selective => {
+                price.activations = Bytes(whole.kept - whole.droppable);
+                price.backward.compute += whole.redo;
+                price.transient += Bytes(self.largest_redo);
+            }
+            Recompute::Full if self.kind == PartKind::Layer => {
+                price.activations = Bytes(self.boundary);
+                price.backward.compute += whole.forward;
+                price.backward.tensor += price.forward.tensor;
+                price.backward.context += price.forward.context;
+                price.backward.expert += price.forward.expert;
+                price.transient += Bytes(whole.kept);
+            }
+            Recompute::None | Recompute::Full => price.activations = Bytes(whole.kept),
+        }
+        // Gradients of the activations around the running operators.
+        price.transient += Bytes(4.0 * self.boundary);
+        self.data_parallel(zero, &mut price);
+        price
+    }
+
+    /// States, gradient reduction, weight gathers and the optimizer.
+    fn data_parallel(&self, zero: u8, price: &mut PartPrice) {
+        let per = self.per;
+        for shards in self.shards.iter().filter(|s| s.parameters > 0.0) {
+            let Shards { parameters, ways, scatter, gather } = *shards;
+            price.parameters += parameters;
+            price.states += States::new(parameters, per, zero, ways);
+            let shard = parameters / if zero >= 1 { ways } else { 1.0 };
+            let traffic = 2.0 * (per.weights + per.optimizer) + per.gradients;
+            price.optimizer += Seconds(shard * traffic / self.update_rate);
+            if ways == 1.0 {
                 continue;
             }
-            let ways = group.size as f64;
-            price.states += States::new(parameters, self.per, strategy.zero, ways);
-            let shard = parameters / if strategy.zero >= 1 { ways } else { 1.0 };
-            let traffic = 2.0 * (self.per.weights + self.per.optimizer) + self.per.gradients;
-            price.optimizer += Seconds(shard * traffic / (self.memory_bandwidth * options::OPTIMIZER_EFFICIENCY));
-            if group.size == 1 {
-                continue;
-            }
-            let scatter = self.network.gather(Bytes(parameters * self.per.gradients), group);
-            let gather = self.network.gather(Bytes(parameters * self.per.weights), group);
-            match strategy.zero {
+            match zero {
                 0 => price.reduce += scatter * 2.0,
                 1 => {
                     price.reduce += scatter;
@@ -617,30 +693,22 @@ impl<'a> Pricer<'a> {
                 2 => {
                     price.backward.data += scatter;
                     price.gather += gather;
+                    price.transient += Bytes(parameters * per.gradients);
                 }
                 _ => {
                     price.forward.data += gather;
                     price.backward.data += gather + scatter;
-                    price.transient += Bytes(2.0 * parameters * self.per.weights + parameters * self.per.gradients);
+                    price.transient += Bytes(parameters * (2.0 * per.weights + per.gradients));
                 }
             }
-            if strategy.zero == 2 {
-                price.transient += Bytes(parameters * self.per.gradients);
-            }
         }
-        if self.options.overlap {
-            let exposed = |pass: &mut PassTime| {
-                let behind = pass.compute * options::GATHER_OVERLAP;
-                pass.data = (pass.data - behind).max(Seconds::ZERO);
-            };
-            exposed(&mut price.forward);
-            exposed(&mut price.backward);
-            // Reductions run behind the backward pass of the last micro-batch, gathers of updated weights behind the
-            // first forward pass that needs them.
-            let hide = |time: Seconds, behind: Seconds, share: f64| (time - behind * share).max(Seconds::ZERO);
-            price.reduce = hide(price.reduce, price.backward.compute, options::GRADIENT_OVERLAP);
-            price.gather = hide(price.gather, price.forward.compute, options::GRADIENT_OVERLAP);
-        }
+        // Gathers are prefetched and scatters left behind while neighbouring layers compute; reductions run behind the
+        // backward pass of the last micro-batch, gathers of updated weights behind the first forward pass.
+        let hide = |communication, computation| exposed(self.overlap, communication, computation);
+        price.forward.data = hide(price.forward.data, price.forward.compute);
+        price.backward.data = hide(price.backward.data, price.backward.compute);
+        price.reduce = hide(price.reduce, price.backward.compute);
+        price.gather = hide(price.gather, price.forward.compute);
     }
 }
 
@@ -648,6 +716,10 @@ impl<'a> Pricer<'a> {
 const LINEAR_CHUNK: f64 = 64.0;
 
 impl Tally {
+    fn is_empty(&self) -> bool {
+        self.forward == Seconds::ZERO && self.dense == 0.0 && self.experts == 0.0
+    }
+
     fn has_attention(&self) -> bool {
         self.heads > 0.0
     }

@@ -4,7 +4,8 @@
 //! backward of stage `s` ends, counted from the start of stage `c <= s` and back on it, no sooner than
 //! `sum_{c<=j<s} (F_j + B_j + 2 h) + m w_s + max(0, S_s - (n_s - 1) F_s)`, `S_s` being the round trip through all later
 //! stages: a stage cannot begin a backward pass before the first micro-batch has come back, and runs at most `n - 1`
-//! further forwards meanwhile. With interleaving only the first chunk of each device counts before and after the work.
+//! further forwards meanwhile. And as micro-batch `i + n` does not start before micro-batch `i` is back, it ends no sooner
+//! than `(floor((m - 1) / n) + 1) (w_s + S_s) + ((m - 1) mod n) F_s`: Little's law for slow links. With interleaving only the first chunk of each device counts before and after the work.
 //! Uniform stages without hops give `(m + p - 1) w` and `m w + (p - 1) w / v` (Narayanan 2021, section 2.2).
 //!
 //! The form is folded from the last stage to the first, so that exact searches can extend it stage by stage.
@@ -20,8 +21,10 @@ pub struct StageCost {
     pub reduce: f64,
     /// Optimizer and exposed gather of weights, after all stages have reduced.
     pub tail: f64,
-    /// Latency of one hop from the stage before.
+    /// Latency of the hops into the stage, one way, all chunks.
     pub hop: f64,
+    /// Latency of the hop into its first chunk.
+    pub lead_hop: f64,
     /// Forward of the first chunk (interleaved only).
     pub lead_forward: f64,
     /// Backward of the first chunk (interleaved only).
@@ -52,13 +55,36 @@ pub struct ClosedForm {
     pub micro_batches: u64,
     /// Growth by stragglers, a factor.
     pub jitter: f64,
-    /// Largest share that the forward pass has of any part's time.
-    pub forward_share: f64,
+    /// Most micro-batches of the first chunk of the first stage that are alive at once.
+    pub lead_in_flight: u64,
 }
 
 impl ClosedForm {
+    /// The frame of a pipeline.
+    pub fn new(pipeline: u32, chunks_per_stage: u32, micro_batches: u64, jitter: f64) -> Self {
+        // The first backward of the first chunk follows on `2 v p - 1` forwards, of which `2 p` are of that chunk.
+        let ahead = u64::from(pipeline) * if chunks_per_stage == 1 { 1 } else { 2 };
+        let lead_in_flight = micro_batches.min(ahead).max(1);
+        Self { pipeline, chunks_per_stage, micro_batches, jitter, lead_in_flight }
+    }
+
     fn ahead(&self, stage: usize) -> f64 {
         (self.micro_batches.min(u64::from(self.pipeline) - stage as u64) - 1) as f64
+    }
+
+    /// Last backward of a stage by its round trips: at most `n` micro-batches are under way at once.
+    fn round_trips(&self, stage: usize, round_trip: f64, forward: f64) -> f64 {
+        self.trips(self.micro_batches.min(u64::from(self.pipeline) - stage as u64), round_trip, forward)
+    }
+
+    /// The same for the first chunk of the first stage of an interleaved pipeline, whose round trip is the whole path.
+    fn first_trips(&self, stage: usize, path: f64, forward: f64) -> f64 {
+        if stage == 0 { self.trips(self.lead_in_flight, path, forward) } else { 0.0 }
+    }
+
+    fn trips(&self, n: u64, round_trip: f64, forward: f64) -> f64 {
+        let before = self.micro_batches - 1;
+        ((before / n + 1) as f64) * round_trip + ((before % n) as f64) * forward
     }
 
     /// Puts `stage` in front.
@@ -66,28 +92,41 @@ impl ClosedForm {
         let (m, work) = (self.micro_batches as f64, cost.forward + cost.backward);
         let (done, reduced) = if self.chunks_per_stage == 1 {
             let idle = (state.path - self.ahead(stage) * cost.forward).max(0.0);
-            ((state.done + work).max(m * work + idle), state.reduced + cost.forward)
+            let trips = self.round_trips(stage, work + state.path, cost.forward);
+            ((state.done + work).max(m * work + idle).max(trips), state.reduced + cost.forward)
         } else {
-            ((state.done + cost.lead_forward + cost.lead_backward).max(m * work), state.reduced + cost.lead_forward)
+            let lead = cost.lead_forward + cost.lead_backward;
+            let trips = self.first_trips(stage, state.path + work + 2.0 * cost.hop, cost.lead_forward);
+            ((state.done + lead).max(m * work).max(trips), state.reduced + cost.lead_forward)
         };
         Folded {
             path: state.path + work + 2.0 * cost.hop,
-            done: done + 2.0 * cost.hop,
-            reduced: reduced.max(done + cost.reduce) + cost.hop,
+            done: done + 2.0 * cost.lead_hop,
+            reduced: reduced.max(done + cost.reduce) + cost.lead_hop,
             tail: state.tail.max(cost.tail),
         }
     }
 
-    /// Puts a stage in front of which only `work <= F + B` is known.
-    pub fn push_relaxed(&self, state: &Folded, stage: usize, work: f64) -> Folded {
+    /// Puts a stage in front of which only `work <= F + B` and a floor of every component are known.
+    pub fn push_relaxed(&self, state: &Folded, stage: usize, work: f64, floor: &StageCost) -> Folded {
         let m = self.micro_batches as f64;
-        let done = if self.chunks_per_stage == 1 {
-            let idle = (state.path - self.ahead(stage) * self.forward_share * work).max(0.0);
-            (state.done + work).max(m * work + idle)
+        let work = work.max(floor.forward + floor.backward);
+        let (done, reduced) = if self.chunks_per_stage == 1 {
+            // More work than `work` adds `m` for every second it may take from the idle time.
+            let idle = (state.path - self.ahead(stage) * (work - floor.backward)).max(0.0);
+            let trips = self.round_trips(stage, work + state.path, floor.forward);
+            ((state.done + work).max(m * work + idle).max(trips), state.reduced + floor.forward)
         } else {
-            state.done.max(m * work)
+            let lead = floor.lead_forward + floor.lead_backward;
+            let trips = self.first_trips(stage, state.path + work + 2.0 * floor.hop, floor.lead_forward);
+            ((state.done + lead).max(m * work).max(trips), state.reduced + floor.lead_forward)
         };
-        Folded { path: state.path + work, done, reduced: state.reduced.max(done), tail: state.tail }
+        Folded {
+            path: state.path + work + 2.0 * floor.hop,
+            done: done + 2.0 * floor.lead_hop,
+            reduced: reduced.max(done + floor.reduce) + floor.lead_hop,
+            tail: state.tail.max(floor.tail),
+        }
     }
 
     /// A bound on the iteration when `stages` more stages with at least `work` in all are put in front.
@@ -128,5 +167,23 @@ impl ClosedForm {
             state = self.push(&state, s, cost);
         }
         self.finish(&state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::timing::{Kind, in_flight};
+
+    #[test]
+    fn the_first_chunk_of_the_first_stage_keeps_two_rounds_alive() {
+        for (p, v) in [(2u32, 2u32), (4, 2), (4, 5), (8, 3)] {
+            for m in [p, 2 * p, 3 * p, 10 * p].map(u64::from) {
+                let kind = Kind::Interleaved { group: p as usize };
+                let live = in_flight(kind, p as usize, v as usize, m as usize, 0).unwrap();
+                let form = ClosedForm::new(p, v, m, 1.0);
+                assert!(live[0] as u64 <= form.lead_in_flight, "p {p} v {v} m {m}: {live:?}");
+            }
+        }
     }
 }

@@ -62,6 +62,8 @@ pub struct StageTime {
     pub ep_s: f64,
     /// Resharding between unlike layers.
     pub reshard_s: f64,
+    /// Slow-down by boundary tensors that travel meanwhile.
+    pub pp_s: f64,
     /// Waiting for other stages.
     pub bubble_s: f64,
     /// Exposed ZeRO traffic and gradient reduction.
@@ -170,10 +172,6 @@ impl<'a> Estimator<'a> {
         1.0 + options::JITTER_PER_DOUBLING * nodes.log2()
     }
 
-    /// The largest share of the forward pass in the time of any part under any strategy priced so far is at most this:
-    /// no operator's backward pass is cheaper than its forward pass, and a hidden gather may leave less.
-    pub const FORWARD_SHARE: f64 = 1.0;
-
     /// Checks that `plan` covers the spine in order on the pool's devices.
     fn check(&self, plan: &Plan) -> Result<(), EstimateError> {
         let mismatch = |text: String| Err(EstimateError::Mismatch(text));
@@ -250,13 +248,7 @@ impl<'a> Estimator<'a> {
         let iteration = (reduced + tail) * jitter;
 
         let costs: Vec<StageCost> = (0..p).map(|s| stage_cost(s, p, v, &chunks)).collect();
-        let form = ClosedForm {
-            pipeline: plan.pipeline,
-            chunks_per_stage: plan.chunks_per_stage,
-            micro_batches: m,
-            jitter,
-            forward_share: Self::FORWARD_SHARE,
-        };
+        let form = ClosedForm::new(plan.pipeline, plan.chunks_per_stage, m, jitter);
         let mut stages = Vec::with_capacity(p);
         for s in 0..p {
             let mut time = StageTime::default();
@@ -267,11 +259,18 @@ impl<'a> Estimator<'a> {
                 time.cp_s += both.context.0;
                 time.ep_s += both.expert.0;
                 time.reshard_s += both.reshard.0;
+                time.pp_s += both.pipeline.0;
                 time.dp_s += both.data.0 + chunks[x].reduce + chunks[x].gather;
                 time.optimizer_s += chunks[x].optimizer;
             }
-            let busy =
-                time.compute_s + time.tp_s + time.cp_s + time.ep_s + time.reshard_s + time.dp_s + time.optimizer_s;
+            let busy = time.compute_s
+                + time.tp_s
+                + time.cp_s
+                + time.ep_s
+                + time.reshard_s
+                + time.pp_s
+                + time.dp_s
+                + time.optimizer_s;
             time.bubble_s = (reduced + tail - busy).max(0.0);
             time.jitter_s = iteration - (reduced + tail);
             let weights: Vec<f64> = of_stage(s).map(|x| chunks[x].activations).collect();
@@ -335,7 +334,13 @@ impl<'a> Estimator<'a> {
                     sum.forward.reshard += reshard;
                     sum.backward.reshard += reshard;
                 }
-                None if enters => sum.hop = self.pricer.hop(class, strategy.layout(), mesh, stage as u64).0,
+                None if enters => {
+                    let hop = self.pricer.hop(class, strategy.layout(), mesh, stage as u64);
+                    let beside = self.pricer.hop_interference(hop);
+                    sum.hop = hop.0;
+                    sum.forward.pipeline += beside;
+                    sum.backward.pipeline += beside;
+                }
                 None => {}
             }
             before = Some(strategy.layout());
@@ -382,13 +387,14 @@ impl<'a> Estimator<'a> {
 }
 
 fn stage_cost(s: usize, p: usize, v: usize, chunks: &[ChunkSum]) -> StageCost {
-    let mut cost = StageCost { hop: chunks[s].hop, ..StageCost::default() };
+    let mut cost = StageCost { lead_hop: chunks[s].hop, ..StageCost::default() };
     for c in 0..v {
         let chunk = &chunks[c * p + s];
         cost.forward += chunk.forward.total().0;
         cost.backward += chunk.backward.total().0;
         cost.reduce += chunk.reduce;
         cost.tail += chunk.optimizer + chunk.gather;
+        cost.hop += chunk.hop;
     }
     if v > 1 {
         cost.lead_forward = chunks[s].forward.total().0;

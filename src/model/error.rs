@@ -6,40 +6,40 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Details {
     /// The file, or the name that was given for a text.
-    pub file: String,
+    pub file: Box<str>,
     /// Path of the field inside the file, e.g. `text_config.hidden_size`.
-    pub field: Option<String>,
+    pub field: Option<Box<str>>,
     /// What stands there.
-    pub found: Option<String>,
+    pub found: Option<Box<str>>,
     /// What could stand there.
-    pub expected: Option<String>,
+    pub expected: Option<Box<str>>,
     /// The nearest known name, or what to do.
-    pub help: Option<String>,
+    pub help: Option<Box<str>>,
 }
 
 impl Details {
     /// Details about a file as a whole.
     pub fn file(file: impl Into<String>) -> Self {
-        Details { file: file.into(), ..Details::default() }
+        Details { file: file.into().into(), ..Details::default() }
     }
     /// Adds the field.
     pub fn field(mut self, field: impl Into<String>) -> Self {
-        self.field = Some(field.into());
+        self.field = Some(field.into().into());
         self
     }
     /// Adds what was found.
     pub fn found(mut self, found: impl Into<String>) -> Self {
-        self.found = Some(found.into());
+        self.found = Some(found.into().into());
         self
     }
     /// Adds what was expected.
     pub fn expected(mut self, expected: impl Into<String>) -> Self {
-        self.expected = Some(expected.into());
+        self.expected = Some(expected.into().into());
         self
     }
     /// Adds what to do.
     pub fn help(mut self, help: impl Into<String>) -> Self {
-        self.help = Some(help.into());
+        self.help = Some(help.into().into());
         self
     }
 }

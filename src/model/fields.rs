@@ -24,6 +24,7 @@ pub struct Fields<'a> {
     path: String,
     map: &'a Map<String, Value>,
     asked: RefCell<BTreeSet<&'static str>>,
+    remarks: RefCell<Vec<String>>,
 }
 
 type Result<T> = std::result::Result<T, ModelError>;
@@ -44,7 +45,7 @@ fn shown(value: &Value) -> String {
 impl<'a> Fields<'a> {
     /// The top object of a file.
     pub fn new(file: &'a str, map: &'a Map<String, Value>) -> Self {
-        Fields { file, path: String::new(), map, asked: RefCell::default() }
+        Fields { file, path: String::new(), map, asked: RefCell::default(), remarks: RefCell::default() }
     }
 
     /// Full path of a key, e.g. `vision_config.depth`.
@@ -290,9 +291,13 @@ impl<'a> Fields<'a> {
     pub fn section(&self, key: &'static str) -> Result<Option<Fields<'a>>> {
         match self.get(key) {
             None => Ok(None),
-            Some(Value::Object(map)) => {
-                Ok(Some(Fields { file: self.file, path: self.name(key), map, asked: RefCell::default() }))
-            }
+            Some(Value::Object(map)) => Ok(Some(Fields {
+                file: self.file,
+                path: self.name(key),
+                map,
+                asked: RefCell::default(),
+                remarks: RefCell::default(),
+            })),
             Some(other) => Err(self.mistyped(key, other, "an object")),
         }
     }
@@ -302,12 +307,18 @@ impl<'a> Fields<'a> {
     where
         'a: 'b,
     {
-        Fields { file: self.file, path: self.name(key), map, asked: RefCell::default() }
+        Fields { file: self.file, path: self.name(key), map, asked: RefCell::default(), remarks: RefCell::default() }
+    }
+
+    /// Keeps a remark for the user; [`Fields::finish`] hands it on.
+    pub fn remark(&self, text: String) {
+        self.remarks.borrow_mut().push(text);
     }
 
     /// Looks at what was never asked for: a misspelt key is an error, a key that means something to another family is
     /// a remark, anything else is the hub's business.
     pub fn finish(&self, family: &str, notes: &mut Vec<String>) -> Result<()> {
+        notes.append(&mut self.remarks.borrow_mut());
         let asked = self.asked.borrow();
         for (key, value) in self.map.iter().filter(|(k, _)| !asked.contains(k.as_str())) {
             if vocabulary::knows(key) {
@@ -324,7 +335,7 @@ impl<'a> Fields<'a> {
                 }
                 continue;
             }
-            let absent = asked.iter().copied().filter(|k| !self.map.contains_key(*k));
+            let absent = asked.iter().copied().filter(|k| self.map.get(*k).is_none_or(Value::is_null));
             if let Some(meant) = absent.filter(|k| is_misspelt(key, k)).min() {
                 return Err(ModelError::UnknownField(
                     self.at(key).found(shown(value)).help(format!("did you mean `{}`?", self.name(meant))),

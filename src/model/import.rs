@@ -84,6 +84,11 @@ fn import(file: &str, name: &str, text: &str, treat_as: Option<&str>) -> Result<
     if let Some(family) = treat_as {
         notes.insert(0, format!("treated as `{family}`, whatever `model_type` says"));
     }
+    if top.has("quantization_config") {
+        notes.push(
+            "`quantization_config` tells how weights are stored, not how they are trained; it is left out".into(),
+        );
+    }
     let family = family.to_owned();
     let model = Model { name: name.to_owned(), family, classes, towers, embedding, head, mtp, max_positions, notes };
     let total = model.count().total;
@@ -97,8 +102,10 @@ fn import(file: &str, name: &str, text: &str, treat_as: Option<&str>) -> Result<
 fn no_family(top: &Fields) -> ModelError {
     let error = top.missing("model_type", "the name of a family such as \"llama\"");
     let details = error.details().clone();
-    let help = details.help.clone().unwrap_or_else(|| "or say which family to treat it as".into());
-    ModelError::Missing(details.help(help))
+    ModelError::Missing(match details.help {
+        Some(_) => details,
+        None => details.help("or say which family to treat it as"),
+    })
 }
 
 fn unknown_family(top: &Fields, family: &str, treat_as: Option<&str>) -> ModelError {

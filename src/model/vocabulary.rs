@@ -1,9 +1,8 @@
 //! The keys of configs that mean something to at least one family: they are never taken for misspelt ones, and one
-//! that a family leaves unread is told to the user. Names as in the hub's configs (FORMATS of transformers 5, 2026-07).
+//! that a family leaves unread is told to the user. Names as in the hub's configs and in transformers 5.24 (2026-11).
 
 /// Keys that change shapes or costs in some family, sorted.
 const MEANINGFUL: &[&str] = &[
-    "activation_function",
     "add_full_attention_sink_bias",
     "add_swa_attention_sink_bias",
     "alibi",
@@ -53,6 +52,8 @@ const MEANINGFUL: &[&str] = &[
     "index_topk_freq",
     "index_topk_pattern",
     "indexer_types",
+    "init_pos_emb_height",
+    "init_pos_emb_width",
     "interleave_moe_layer_step",
     "intermediate_size",
     "intermediate_size_mlp",
@@ -72,6 +73,7 @@ const MEANINGFUL: &[&str] = &[
     "mlp_only_layers",
     "mlp_ratio",
     "mm_hidden_size",
+    "mm_tokens_per_image",
     "moe_intermediate_size",
     "moe_layer_freq",
     "moe_layers",
@@ -123,7 +125,9 @@ const MEANINGFUL: &[&str] = &[
     "position_embedding_size",
     "projection_hidden_size",
     "projector_input_dim",
+    "projector_output_dim",
     "q_lora_rank",
+    "qk_head_dim",
     "qk_layernorm",
     "qk_nope_head_dim",
     "qk_norm_type",
@@ -144,6 +148,7 @@ const MEANINGFUL: &[&str] = &[
     "text_config",
     "tie_word_embeddings",
     "top_k_experts",
+    "type_vocab_size",
     "use_bias",
     "use_clipped_linears",
     "use_double_wide_mlp",
@@ -155,8 +160,14 @@ const MEANINGFUL: &[&str] = &[
     "v_head_dim",
     "vision_config",
     "vision_feature_layer",
+    "vision_output_dim",
+    "vision_use_head",
     "vocab_size",
     "vocab_size_per_layer_input",
+    "vt_hidden_size",
+    "vt_intermediate_size",
+    "vt_num_attention_heads",
+    "vt_num_hidden_layers",
     "window_size",
     "word_embed_proj_dim",
 ];

@@ -1,10 +1,13 @@
 //! The answer: where every part of the model runs and how, and its file format.
 
+pub mod file;
 pub mod spine;
 pub mod strategy;
+mod validate;
 
 pub use spine::{PartClass, PartKind, Spine};
 pub use strategy::{LayerStrategy, Layout, Recompute};
+pub use validate::validate;
 
 use serde::{Deserialize, Serialize};
 

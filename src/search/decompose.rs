@@ -87,6 +87,10 @@ pub trait Transition: Sync + Send {
     fn between(&self, class: u32, from: u16, to: u16) -> Cost;
     /// Added to segment `segment` whose first item has class `class` and layout `layout`.
     fn entry(&self, segment: usize, class: u32, layout: u16) -> Cost;
+    /// Added when an item of class `class` and layout `layout` does not follow its neighbour inside segment `segment`.
+    fn rejoin(&self, _segment: usize, _class: u32, _layout: u16) -> Cost {
+        [0.0; COSTS]
+    }
 }
 
 /// State of the fold.
@@ -103,9 +107,9 @@ pub trait Combine: Sync + Send {
     fn finish(&self, state: &Fold) -> f64;
     /// The one number of a segment's cost that the objective depends on most; additive over items.
     fn primary(&self, cost: &Cost) -> f64;
-    /// Like [`Combine::push`] for a segment of which only a lower bound on its primary cost is known: never above what
-    /// any cost vector with at least that primary cost gives.
-    fn push_relaxed(&self, state: &Fold, segment: usize, primary: f64) -> Fold;
+    /// Like [`Combine::push`] for a segment of which only lower bounds are known, on its primary cost and on every
+    /// component: never above what any cost vector not below them gives.
+    fn push_relaxed(&self, state: &Fold, segment: usize, primary: f64, floor: &Cost) -> Fold;
     /// The largest primary cost that a segment may have for the objective to stay below `objective`.
     fn primary_limit(&self, objective: f64) -> f64;
     /// A lower bound on the objective when `segments` more segments, whose primary costs sum to at least `primary`, are
@@ -138,8 +142,52 @@ pub trait Decompose: Sync {
     fn chain(&self, task: usize) -> Option<Chain<'_>>;
     /// The problem's solution for a solved chain.
     fn assemble(&self, task: usize, solution: &ChainSolution) -> Self::Solution;
+    /// What a solution is worth in the end. Never below its [`ChainSolution::objective`], which the bounds are about;
+    /// infinite if it turns out to be infeasible.
+    fn value(&self, _task: usize, solution: &ChainSolution) -> f64 {
+        solution.objective
+    }
     /// Solutions known beforehand, as a first incumbent.
     fn seeds(&self) -> Vec<(usize, ChainSolution)> {
         Vec::new()
+    }
+}
+
+impl<T: Transition> Transition for &T {
+    fn between(&self, class: u32, from: u16, to: u16) -> Cost {
+        T::between(self, class, from, to)
+    }
+    fn entry(&self, segment: usize, class: u32, layout: u16) -> Cost {
+        T::entry(self, segment, class, layout)
+    }
+    fn rejoin(&self, segment: usize, class: u32, layout: u16) -> Cost {
+        T::rejoin(self, segment, class, layout)
+    }
+}
+
+impl<T: Combine> Combine for &T {
+    fn start(&self) -> Fold {
+        T::start(self)
+    }
+    fn push(&self, state: &Fold, segment: usize, cost: &Cost) -> Fold {
+        T::push(self, state, segment, cost)
+    }
+    fn finish(&self, state: &Fold) -> f64 {
+        T::finish(self, state)
+    }
+    fn primary(&self, cost: &Cost) -> f64 {
+        T::primary(self, cost)
+    }
+    fn push_relaxed(&self, state: &Fold, segment: usize, primary: f64, floor: &Cost) -> Fold {
+        T::push_relaxed(self, state, segment, primary, floor)
+    }
+    fn primary_limit(&self, objective: f64) -> f64 {
+        T::primary_limit(self, objective)
+    }
+    fn complete(&self, state: &Fold, segments: usize, primary: f64) -> f64 {
+        T::complete(self, state, segments, primary)
+    }
+    fn weights(&self) -> Cost {
+        T::weights(self)
     }
 }

@@ -71,7 +71,7 @@ impl Frame {
             })
             .collect();
         Some(Self {
-            form: space.closed_form(task, 1.0),
+            form: space.closed_form(task),
             rows,
             parts: space.estimator.spine.parts.clone(),
             live: space.live(task).concat(),
@@ -130,8 +130,14 @@ impl Frame {
                         let reshard = self.table.reshard[class][before as usize * n + row.layout as usize];
                         forward += reshard;
                         backward += reshard;
-                    } else if c == 0 {
-                        stage.cost.hop = self.table.hop[s][class][row.layout as usize];
+                    } else if x > 0 {
+                        let hop = self.table.hop[s][class][row.layout as usize];
+                        forward += hop * self.table.interference;
+                        backward += hop * self.table.interference;
+                        stage.cost.hop += hop;
+                        if c == 0 {
+                            stage.cost.lead_hop = hop;
+                        }
                     }
                     before = row.layout;
                 }

@@ -1,11 +1,12 @@
 //! Layer-wise planning as a set of tasks: outer decisions fixed per task, the rest a chain that exact methods solve.
 
+use super::fast::{Choice, Frame};
 use super::table::{Allowed, Table, at};
 use super::tasks::{self, TaskKey};
 use crate::cost::Mesh;
 use crate::estimate::closed::{ClosedForm, Folded, StageCost};
 use crate::estimate::{Estimator, in_flight};
-use crate::plan::{Chunk, LayerStrategy, Plan};
+use crate::plan::{Chunk, LayerStrategy, PartClass, Plan};
 use crate::search::decompose::{
     COSTS, Chain, ChainSolution, Combine, Cost, Cuts, Decompose, FixedItem, Fold, Segment, Transition,
 };
@@ -13,6 +14,9 @@ use crate::search::problem::Bound;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
+
+/// Version of the cost model: to be raised whenever a price changes.
+const COST_VERSION: u32 = 1;
 
 /// The space of layer-wise plans of one question.
 pub struct LayerwiseSpace<'a> {
@@ -24,15 +28,23 @@ pub struct LayerwiseSpace<'a> {
     frames: Vec<Mesh>,
     frame_of: Vec<usize>,
     tables: Vec<OnceLock<Option<Arc<Table>>>>,
+    fast: Vec<OnceLock<Option<Frame>>>,
     allowed: &'a Allowed<'a>,
     /// Seconds that the whole model takes for one sample on one device at the best efficiency.
     ideal: f64,
     seeds: Vec<(usize, ChainSolution)>,
+    digest: u128,
 }
 
 impl<'a> LayerwiseSpace<'a> {
-    /// The space of all plans that `allowed` and `task_allowed` let through.
-    pub fn new(estimator: Estimator<'a>, allowed: &'a Allowed<'a>, task_allowed: &dyn Fn(&TaskKey) -> bool) -> Self {
+    /// The space of all plans that `allowed` and `task_allowed` let through; `limits` says what these are, so that two
+    /// questions that differ in them never share a price.
+    pub fn new(
+        estimator: Estimator<'a>,
+        allowed: &'a Allowed<'a>,
+        task_allowed: &dyn Fn(&TaskKey) -> bool,
+        limits: &str,
+    ) -> Self {
         let devices = estimator.pool.devices;
         let mut tasks = tasks::all(estimator.spine, estimator.job, devices);
         tasks.retain(|t| task_allowed(t));
@@ -52,6 +64,19 @@ impl<'a> LayerwiseSpace<'a> {
             })
             .collect();
         let tables = frames.iter().map(|_| OnceLock::new()).collect();
+        let fast = tasks.iter().map(|_| OnceLock::new()).collect();
+        // Everything that prices depend on, so that a shared or saved cache never mixes two questions.
+        let digest = xxhash_rust::xxh3::xxh3_128(
+            format!(
+                "{COST_VERSION} {limits} {:?} {:?} {:?} {:?} {:?}",
+                estimator.spine,
+                estimator.pool,
+                estimator.job,
+                estimator.pricer.options(),
+                tasks
+            )
+            .as_bytes(),
+        );
         // Kernels only get less efficient when work is cut smaller, so one device with the whole batch is the ideal.
         let whole = Mesh { stage_devices: 1, pipeline: 1, micro_batches: 1 };
         let ideal = estimator
@@ -64,7 +89,12 @@ impl<'a> LayerwiseSpace<'a> {
                 (price.forward.compute + price.backward.compute).0 / estimator.job.global_batch as f64
             })
             .sum();
-        Self { estimator, tasks, frames, frame_of, tables, allowed, ideal, seeds: Vec::new() }
+        Self { estimator, tasks, frames, frame_of, tables, fast, allowed, ideal, seeds: Vec::new(), digest }
+    }
+
+    /// Identity of the question and of the cost model.
+    pub fn digest(&self) -> u128 {
+        self.digest
     }
 
     /// Prices of the frame of `task`, made when first asked for.
@@ -91,9 +121,9 @@ impl<'a> LayerwiseSpace<'a> {
         self.frames[self.frame_of[task]]
     }
 
-    /// Whether the question allows `strategy` for a part with or without experts.
-    pub fn allows(&self, strategy: &LayerStrategy, experts: bool, mesh: Mesh) -> bool {
-        (self.allowed)(strategy, experts, mesh)
+    /// Whether the question allows `strategy` for `part`, which has routed experts or not.
+    pub fn allows(&self, strategy: &LayerStrategy, part: &PartClass, experts: bool, mesh: Mesh) -> bool {
+        (self.allowed)(strategy, part, experts, mesh)
     }
 
     /// Gives exact methods a first incumbent.
@@ -102,15 +132,14 @@ impl<'a> LayerwiseSpace<'a> {
     }
 
     /// The closed form of `task`.
-    pub fn closed_form(&self, task: usize, forward_share: f64) -> ClosedForm {
+    pub fn closed_form(&self, task: usize) -> ClosedForm {
         let key = &self.tasks[task];
-        ClosedForm {
-            pipeline: key.pipeline,
-            chunks_per_stage: key.chunks,
-            micro_batches: key.micro_batches,
-            jitter: self.estimator.jitter(),
-            forward_share,
-        }
+        ClosedForm::new(key.pipeline, key.chunks, key.micro_batches, self.estimator.jitter())
+    }
+
+    /// A bound on every plan of `task`.
+    pub fn task_floor(&self, task: usize) -> f64 {
+        self.closed_form(task).at_least(self.ideal_work(task))
     }
 
     /// Least time of all parts for one micro-batch, summed over stages, in the frame of `task`.
@@ -155,11 +184,16 @@ impl<'a> LayerwiseSpace<'a> {
         most + logs.iter().map(|l| 10f64.powf(l - most)).sum::<f64>().log10()
     }
 
-    fn count(&self, class: &crate::plan::PartClass, mesh: Mesh) -> u64 {
+    fn count(&self, class: &PartClass, mesh: Mesh) -> u64 {
         let experts = super::strategies::Divisors::of(class, self.estimator.job).experts > 0;
         let mut count = 0;
-        super::strategies::enumerate(class, self.estimator.job, mesh, &mut |s| {
-            count += u64::from((self.allowed)(&s, experts, mesh));
+        super::strategies::enumerate(class, self.estimator.job, mesh, &mut |plain, zeros, recomputes| {
+            for &zero in zeros {
+                for &recompute in recomputes {
+                    let s = LayerStrategy { zero, recompute, ..plain };
+                    count += u64::from((self.allowed)(&s, class, experts, mesh));
+                }
+            }
         });
         count
     }
@@ -192,6 +226,23 @@ impl<'a> LayerwiseSpace<'a> {
         }
     }
 
+    /// The plan that a choice means.
+    pub fn plan_of(&self, choice: &Choice) -> Plan {
+        let parts = &self.estimator.spine.parts;
+        let table = self.table(choice.task as usize);
+        let strategy_of = |part: u32| {
+            let class = parts[part as usize] as usize;
+            let option = choice.options[part as usize] as usize;
+            table.as_ref().map_or(LayerStrategy::PLAIN, |t| t.classes[class].strategies[option])
+        };
+        self.plan(choice.task as usize, &choice.sizes, &strategy_of)
+    }
+
+    /// What the closed form of `task` needs; `None` when some part has no strategy there.
+    pub fn fast(&self, task: usize) -> Option<&Frame> {
+        self.fast[task].get_or_init(|| Frame::new(self, task)).as_ref()
+    }
+
     /// Live micro-batches by stage and chunk.
     pub fn live(&self, task: usize) -> Vec<Vec<f64>> {
         let key = &self.tasks[task];
@@ -215,21 +266,25 @@ fn to_fold(f: Folded) -> Fold {
     [f.path, f.done, f.reduced, f.tail, 0.0, 0.0]
 }
 
+fn stage_cost(cost: &Cost) -> StageCost {
+    StageCost {
+        forward: cost[at::FORWARD],
+        backward: cost[at::BACKWARD],
+        reduce: cost[at::REDUCE],
+        tail: cost[at::TAIL],
+        hop: cost[at::HOP],
+        lead_hop: cost[at::LEAD_HOP],
+        lead_forward: cost[at::LEAD_FORWARD],
+        lead_backward: cost[at::LEAD_BACKWARD],
+    }
+}
+
 impl Combine for PipelineFold {
     fn start(&self) -> Fold {
         to_fold(Folded::default())
     }
     fn push(&self, state: &Fold, segment: usize, cost: &Cost) -> Fold {
-        let stage = StageCost {
-            forward: cost[at::FORWARD],
-            backward: cost[at::BACKWARD],
-            reduce: cost[at::REDUCE],
-            tail: cost[at::TAIL],
-            hop: cost[at::HOP],
-            lead_forward: cost[at::LEAD_FORWARD],
-            lead_backward: cost[at::LEAD_BACKWARD],
-        };
-        to_fold(self.0.push(&to_folded(state), segment, &stage))
+        to_fold(self.0.push(&to_folded(state), segment, &stage_cost(cost)))
     }
     fn finish(&self, state: &Fold) -> f64 {
         self.0.finish(&to_folded(state))
@@ -237,8 +292,8 @@ impl Combine for PipelineFold {
     fn primary(&self, cost: &Cost) -> f64 {
         cost[at::FORWARD] + cost[at::BACKWARD]
     }
-    fn push_relaxed(&self, state: &Fold, segment: usize, primary: f64) -> Fold {
-        to_fold(self.0.push_relaxed(&to_folded(state), segment, primary))
+    fn push_relaxed(&self, state: &Fold, segment: usize, primary: f64, floor: &Cost) -> Fold {
+        to_fold(self.0.push_relaxed(&to_folded(state), segment, primary, &stage_cost(floor)))
     }
     fn primary_limit(&self, objective: f64) -> f64 {
         objective / (self.0.jitter * self.0.micro_batches as f64)
@@ -253,40 +308,57 @@ impl Combine for PipelineFold {
         w[at::BACKWARD] = j * m;
         w[at::REDUCE] = j;
         w[at::TAIL] = j;
-        w[at::HOP] = 3.0 * j;
-        w[at::LEAD_FORWARD] = 2.0 * j;
+        w[at::HOP] = 2.0 * j * m;
+        w[at::LEAD_HOP] = 3.0 * j;
+        w[at::LEAD_FORWARD] = j * (m + 1.0);
         w[at::LEAD_BACKWARD] = j;
         w
     }
 }
 
-struct Boundaries(Arc<Table>);
+struct Boundaries {
+    table: Arc<Table>,
+}
 
 impl Transition for Boundaries {
     fn between(&self, class: u32, from: u16, to: u16) -> Cost {
-        let n = self.0.layouts.len();
-        let time = self.0.reshard[class as usize][from as usize * n + to as usize];
+        let n = self.table.layouts.len();
+        let time = self.table.reshard[class as usize][from as usize * n + to as usize];
         let mut cost = [0.0; COSTS];
         cost[at::FORWARD] = time;
         cost[at::BACKWARD] = time;
         cost
     }
     fn entry(&self, segment: usize, class: u32, layout: u16) -> Cost {
+        let mut cost = self.rejoin(segment, class, layout);
+        if segment > 0 {
+            cost[at::LEAD_HOP] = cost[at::HOP];
+            cost[at::LEAD_FORWARD] = cost[at::FORWARD];
+            cost[at::LEAD_BACKWARD] = cost[at::BACKWARD];
+            cost
+        } else {
+            [0.0; COSTS]
+        }
+    }
+    fn rejoin(&self, segment: usize, class: u32, layout: u16) -> Cost {
+        let hop = self.table.hop[segment][class as usize][layout as usize];
         let mut cost = [0.0; COSTS];
-        cost[at::HOP] = self.0.hop[segment][class as usize][layout as usize];
+        cost[at::FORWARD] = hop * self.table.interference;
+        cost[at::BACKWARD] = cost[at::FORWARD];
+        cost[at::HOP] = hop;
         cost
     }
 }
 
 impl Decompose for LayerwiseSpace<'_> {
-    type Solution = Plan;
+    type Solution = Choice;
 
     fn tasks(&self) -> usize {
         self.tasks.len()
     }
 
     fn task_bound(&self, task: usize) -> Bound {
-        Bound::AtLeast(self.closed_form(task, 1.0).at_least(self.ideal_work(task)))
+        Bound::AtLeast(self.task_floor(task))
     }
 
     fn chain(&self, task: usize) -> Option<Chain<'_>> {
@@ -320,33 +392,29 @@ impl Decompose for LayerwiseSpace<'_> {
                 )
             }
         };
-        let share = |o: &Cost| o[at::FORWARD] / (o[at::FORWARD] + o[at::BACKWARD]).max(f64::MIN_POSITIVE);
-        let forward_share =
-            table.classes.iter().flat_map(|c| &c.options).map(|o| share(&o.cost)).fold(0.0, f64::max).max(0.5);
         Some(Chain {
             items: self.estimator.spine.parts.clone(),
             options: table.classes.iter().map(|c| c.options.clone()).collect(),
             cuts,
             segments,
-            combine: Arc::new(PipelineFold(self.closed_form(task, forward_share))),
-            transition: Arc::new(Boundaries(table)),
+            combine: Arc::new(PipelineFold(self.closed_form(task))),
+            transition: Arc::new(Boundaries { table }),
         })
     }
 
-    fn assemble(&self, task: usize, solution: &ChainSolution) -> Plan {
-        let key = &self.tasks[task];
-        let split: Vec<u32> = match &key.split {
-            Some(split) => split.clone(),
+    fn assemble(&self, task: usize, solution: &ChainSolution) -> Choice {
+        let sizes: Box<[u32]> = match &self.tasks[task].split {
+            Some(split) => split.clone().into(),
             None => solution.segments.iter().map(|s| s.len() as u32).collect(),
         };
-        let parts = &self.estimator.spine.parts;
-        let table = self.table(task);
-        let strategy_of = |part: u32| {
-            let class = parts[part as usize] as usize;
-            let option = solution.options[part as usize] as usize;
-            table.as_ref().map_or(LayerStrategy::PLAIN, |t| t.classes[class].strategies[option])
-        };
-        self.plan(task, &split, &strategy_of)
+        Choice { task: task as u32, sizes, options: solution.options.iter().map(|o| *o as u16).collect() }
+    }
+
+    fn value(&self, task: usize, solution: &ChainSolution) -> f64 {
+        match self.estimator.estimate(&self.plan_of(&self.assemble(task, solution))) {
+            Ok(e) if e.fits => e.iteration_time_s.max(solution.objective),
+            _ => f64::INFINITY,
+        }
     }
 
     fn seeds(&self) -> Vec<(usize, ChainSolution)> {

@@ -1,11 +1,21 @@
 //! Training problems as decision trees: the only room that knows both the search engine and training.
 
+pub mod allele;
+pub mod answer;
+pub mod backends;
+pub mod check;
+pub mod diagnose;
+pub mod explain;
 pub mod fast;
 pub mod galvatron;
 pub mod layerwise;
+pub mod min_gpus;
+pub mod planner;
+pub mod profile;
 pub mod strategies;
 pub mod table;
 pub mod tasks;
+pub mod tree;
 pub mod uniform;
 
 pub use layerwise::LayerwiseSpace;

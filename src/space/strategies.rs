@@ -79,16 +79,18 @@ fn divisors(n: u64, most: u64) -> Vec<u32> {
     (1..=n.min(most)).filter(|d| n % d == 0).map(|d| d as u32).collect()
 }
 
-/// Widest cuts that are looked at: no published plan cuts tensors over more than 64 or sequences over more than 512
-/// devices (NVIDIA NeMo long-context recipes, 2025).
-const WIDEST: u64 = 512;
+/// Widest tensor and Ulysses cuts that are looked at: published plans stop at 32 (Nanotron sweep, 2025).
+const WIDEST: u64 = 64;
 
-/// Calls `found` with every strategy of `part` in `mesh`.
-pub fn enumerate(part: &PartClass, job: &Job, mesh: Mesh, found: &mut dyn FnMut(LayerStrategy)) {
+/// Fewest tokens of a sequence that a rank keeps: less than a tile of a matrix product (128 rows) is never worth a rank.
+const FEWEST_TOKENS: u64 = 128;
+
+/// Calls `found` with every layout and expert mesh of `part` in `mesh`, as a strategy with ZeRO-0 and no recomputation, and
+/// with the ZeRO stages and recomputations to combine it with.
+pub fn enumerate(part: &PartClass, job: &Job, mesh: Mesh, found: &mut dyn FnMut(LayerStrategy, &[u8], &[Recompute])) {
     let n = mesh.stage_devices;
     let d = Divisors::of(part, job);
     let micro_batch = job.global_batch / mesh.micro_batches;
-    let whole_layer = matches!(part.kind, PartKind::Layer | PartKind::Mtp);
     let recomputes: &[Recompute] = match part.kind {
         PartKind::Layer => &[Recompute::None, Recompute::Selective, Recompute::Full],
         PartKind::Mtp => &[Recompute::None, Recompute::Selective],
@@ -96,7 +98,8 @@ pub fn enumerate(part: &PartClass, job: &Job, mesh: Mesh, found: &mut dyn FnMut(
     };
     for tp in divisors(n, WIDEST) {
         for ulysses in divisors(n / u64::from(tp), if d.heads > 0 { WIDEST } else { n }) {
-            for cp in divisors(n / u64::from(tp) / u64::from(ulysses), WIDEST) {
+            let longest = d.sequence / (FEWEST_TOKENS * u64::from(tp) * u64::from(ulysses));
+            for cp in divisors(n / u64::from(tp) / u64::from(ulysses), longest.max(1)) {
                 let dp = n / (u64::from(tp) * u64::from(ulysses) * u64::from(cp));
                 if micro_batch % dp != 0 {
                     continue;
@@ -127,13 +130,7 @@ pub fn enumerate(part: &PartClass, job: &Job, mesh: Mesh, found: &mut dyn FnMut(
                             continue;
                         }
                         let replicas = n / u64::from(tp) > 1;
-                        for zero in if replicas { 0..=3u8 } else { 0..=0 } {
-                            for &recompute in recomputes {
-                                if whole_layer || recompute == Recompute::None {
-                                    found(LayerStrategy { zero, recompute, ..base });
-                                }
-                            }
-                        }
+                        found(base, if replicas { &[0, 1, 2, 3] } else { &[0] }, recomputes);
                     }
                 }
             }

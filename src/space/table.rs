@@ -6,7 +6,7 @@
 use super::strategies::enumerate;
 use crate::cost::{Mesh, PartPrice};
 use crate::estimate::Estimator;
-use crate::plan::{LayerStrategy, Layout};
+use crate::plan::{LayerStrategy, Layout, PartClass};
 use crate::search::decompose::{COSTS, ChainOption, Cost};
 
 /// Positions in a cost vector.
@@ -19,12 +19,14 @@ pub mod at {
     pub const REDUCE: usize = 2;
     /// Optimizer and exposed gather of weights.
     pub const TAIL: usize = 3;
-    /// Hop into the stage.
+    /// Hops into the stage, all chunks.
     pub const HOP: usize = 4;
     /// Forward pass of the first chunk.
     pub const LEAD_FORWARD: usize = 5;
     /// Backward pass of the first chunk.
     pub const LEAD_BACKWARD: usize = 6;
+    /// Hop into the first chunk.
+    pub const LEAD_HOP: usize = 7;
 }
 
 /// One class in one frame.
@@ -51,12 +53,14 @@ pub struct Table {
     pub layouts: Vec<Layout>,
     /// `reshard[class][from * layouts + to]`, seconds one way.
     pub reshard: Vec<Vec<f64>>,
-    /// `hop[stage][class][layout]`, seconds.
+    /// `hop[stage][class][layout]`: latency into a stage, seconds.
     pub hop: Vec<Vec<Vec<f64>>>,
+    /// What a second of hop adds to each pass of the stage.
+    pub interference: f64,
 }
 
 /// Which strategies a question allows.
-pub type Allowed<'a> = dyn Fn(&LayerStrategy, bool, Mesh) -> bool + Sync + 'a;
+pub type Allowed<'a> = dyn Fn(&LayerStrategy, &PartClass, bool, Mesh) -> bool + Sync + 'a;
 
 fn option(id: usize, layout: u16, price: &PartPrice) -> ChainOption {
     let (forward, backward) = (price.forward.total().0, price.backward.total().0);
@@ -91,8 +95,8 @@ fn beats(a: &ChainOption, b: &ChainOption, extra: f64) -> bool {
 }
 
 impl Table {
-    /// Prices all classes; `None` when some part has no strategy in this frame. `allowed` gets a strategy, whether the
-    /// part has routed experts, and the frame.
+    /// Prices all classes; `None` when some part has no strategy in this frame. `allowed` gets a strategy, the part,
+    /// whether it has routed experts, and the frame.
     pub fn new(estimator: &Estimator, mesh: Mesh, allowed: &Allowed) -> Option<Self> {
         let spine = estimator.spine;
         let mut layouts: Vec<Layout> = Vec::new();
@@ -100,17 +104,27 @@ impl Table {
         for class in &spine.classes {
             let experts = super::strategies::Divisors::of(class, estimator.job).experts > 0;
             let mut list = Vec::new();
-            enumerate(class, estimator.job, mesh, &mut |strategy| {
-                if !allowed(&strategy, experts, mesh) {
-                    return;
+            enumerate(class, estimator.job, mesh, &mut |plain, zeros, recomputes| {
+                let mut base = None;
+                let mut id = 0;
+                for &zero in zeros {
+                    for &recompute in recomputes {
+                        let strategy = LayerStrategy { zero, recompute, ..plain };
+                        if !allowed(&strategy, class, experts, mesh) {
+                            continue;
+                        }
+                        let base = base.get_or_insert_with(|| {
+                            let layout = plain.layout();
+                            id = layouts.iter().position(|l| *l == layout).unwrap_or_else(|| {
+                                layouts.push(layout);
+                                layouts.len() - 1
+                            });
+                            estimator.pricer.base(class, &plain, mesh)
+                        });
+                        let price = base.finish(zero, recompute);
+                        list.push((strategy, price, option(0, id as u16, &price)));
+                    }
                 }
-                let layout = strategy.layout();
-                let id = layouts.iter().position(|l| *l == layout).unwrap_or_else(|| {
-                    layouts.push(layout);
-                    layouts.len() - 1
-                });
-                let price = estimator.pricer.price(class, &strategy, mesh);
-                list.push((strategy, price, option(0, id as u16, &price)));
             });
             if list.is_empty() {
                 return None;
@@ -132,8 +146,7 @@ impl Table {
         let hop: Vec<Vec<Vec<f64>>> = (0..u64::from(mesh.pipeline))
             .map(|stage| {
                 let of_class = |class| -> Vec<f64> {
-                    let hop = |l: &Layout| estimator.pricer.hop(class, *l, mesh, stage).0;
-                    layouts.iter().map(|l| if stage == 0 { 0.0 } else { hop(l) }).collect()
+                    layouts.iter().map(|l| estimator.pricer.hop(class, *l, mesh, stage).0).collect()
                 };
                 spine.classes.iter().map(of_class).collect()
             })
@@ -147,30 +160,44 @@ impl Table {
                     worst = worst.max(2.0 * around);
                 }
                 let hops = hop.iter().flatten().map(|h| h[x]).fold(0.0, f64::max);
-                worst.max(worst / 2.0 + hops)
+                worst.max(worst / 2.0 + 2.0 * hops)
             })
             .collect();
         let classes = raw.into_iter().map(|list| undominated(list, &detour)).collect();
-        Some(Self { mesh, classes, layouts, reshard, hop })
+        let interference = estimator.pricer.hop_interference(crate::units::Seconds(1.0)).0;
+        Some(Self { mesh, classes, layouts, reshard, hop, interference })
     }
 }
 
 fn undominated(mut list: Vec<(LayerStrategy, PartPrice, ChainOption)>, detour: &[f64]) -> ClassTable {
     let enumerated = list.len() as u64;
     let primary = |o: &ChainOption| o.cost[at::FORWARD] + o.cost[at::BACKWARD];
-    list.sort_by(|a, b| primary(&a.2).total_cmp(&primary(&b.2)).then(a.0.cmp(&b.0)));
+    // Within layouts first: most fall there, and what is left is few enough to compare across.
+    list.sort_by(|a, b| {
+        (a.2.layout.cmp(&b.2.layout)).then(primary(&a.2).total_cmp(&primary(&b.2))).then(a.0.cmp(&b.0))
+    });
     let mut kept: Vec<(LayerStrategy, PartPrice, ChainOption)> = Vec::new();
+    let mut start = 0;
     for x in list {
-        let beaten = kept.iter().any(|(_, _, k)| {
-            let extra = if k.layout == x.2.layout { 0.0 } else { detour[k.layout as usize] };
-            beats(k, &x.2, extra)
-        });
-        if !beaten {
+        if kept.last().is_some_and(|k| k.2.layout != x.2.layout) {
+            start = kept.len();
+        }
+        if !kept[start..].iter().any(|(_, _, k)| beats(k, &x.2, 0.0)) {
             kept.push(x);
         }
     }
+    kept.sort_by(|a, b| primary(&a.2).total_cmp(&primary(&b.2)).then(a.0.cmp(&b.0)));
+    let mut best: Vec<(LayerStrategy, PartPrice, ChainOption)> = Vec::new();
+    for x in kept {
+        let beaten = |(_, _, k): &(LayerStrategy, PartPrice, ChainOption)| {
+            k.layout != x.2.layout && beats(k, &x.2, detour[k.layout as usize])
+        };
+        if !best.iter().any(beaten) {
+            best.push(x);
+        }
+    }
     let mut table = ClassTable { strategies: Vec::new(), prices: Vec::new(), options: Vec::new(), enumerated };
-    for (id, (strategy, price, o)) in kept.into_iter().enumerate() {
+    for (id, (strategy, price, o)) in best.into_iter().enumerate() {
         table.strategies.push(strategy);
         table.prices.push(price);
         table.options.push(ChainOption { id: id as u32, ..o });

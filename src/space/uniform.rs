@@ -1,7 +1,7 @@
 //! Plans with one strategy for all layers, which every framework runs: the yardstick of layer-wise planning and the first
 //! incumbent of exact search.
 
-use super::fast::{Choice, Frame};
+use super::fast::Choice;
 use super::layerwise::LayerwiseSpace;
 use super::strategies::Divisors;
 use super::tasks::splits;
@@ -9,6 +9,7 @@ use crate::cost::Mesh;
 use crate::estimate::closed::StageCost;
 use crate::plan::{LayerStrategy, PartClass, PartKind, Plan, Recompute};
 use crate::search::decompose::ChainSolution;
+use rayon::prelude::*;
 use std::collections::BTreeSet;
 
 /// A uniform plan with its closed-form price.
@@ -40,7 +41,10 @@ pub fn adapt(strategy: &LayerStrategy, part: &PartClass, experts: bool) -> Layer
 }
 
 /// How much worse than the best a uniform plan may be and still be listed.
-const LISTED: f64 = 1.25;
+const LISTED: f64 = 1.1;
+
+/// Frames looked at together; independent of the number of threads.
+const BATCH: usize = 8;
 
 /// Sums over the parts of one stage.
 #[derive(Debug, Clone, Copy, Default)]
@@ -50,68 +54,120 @@ struct Sum {
     peak: f64,
 }
 
-/// The best uniform plans that fit, best first, at most `keep` of them, one per (task, strategy). `stop` ends the search early.
-pub fn best(space: &LayerwiseSpace, keep: usize, stop: &dyn Fn() -> bool) -> Vec<Uniform> {
+/// A first plan in no time: one sample per rank, no context parallelism, a handful of strategies per number of stages.
+pub fn probe(space: &LayerwiseSpace) -> Option<Uniform> {
+    let spine = space.estimator.spine;
+    let divisors: Vec<Divisors> = spine.classes.iter().map(|c| Divisors::of(c, space.estimator.job)).collect();
+    let experts: Vec<bool> = divisors.iter().map(|d| d.experts > 0).collect();
+    let most_experts = divisors.iter().map(|d| d.experts).max().unwrap_or(0);
+    let node = space.estimator.pool.devices_per_node;
+    let mut best: Option<Uniform> = None;
+    for (_, mesh, tasks) in space.frames() {
+        let Some(&task) = tasks.iter().find(|t| space.tasks[**t].chunks == 1) else { continue };
+        let n = mesh.stage_devices;
+        for tp in (0..).map(|e| 1u64 << e).take_while(|t| *t <= n.min(node)) {
+            // One sample per rank: other numbers of micro-batches are left to the search.
+            if space.estimator.job.global_batch != mesh.micro_batches * (n / tp).max(1) || n % tp != 0 {
+                continue;
+            }
+            let ep = (0..)
+                .map(|e| 1u64 << e)
+                .take_while(|e| n % e == 0 && most_experts % e == 0 && *e <= most_experts)
+                .last();
+            for zero in [1, 3] {
+                for recompute in [Recompute::None, Recompute::Full] {
+                    let strategy = LayerStrategy {
+                        tp: tp as u32,
+                        sequence_parallel: tp > 1,
+                        ep: if most_experts > 0 { ep.unwrap_or(1) as u32 } else { 1 },
+                        zero: if n / tp > 1 { zero } else { 0 },
+                        recompute,
+                        ..LayerStrategy::PLAIN
+                    };
+                    let Some(parts) = prices(space, &strategy, &experts, mesh) else { continue };
+                    for sizes in splits(spine, u64::from(mesh.pipeline)) {
+                        let Some(objective) = evaluate(space, task, &sizes, &parts) else { continue };
+                        if best.as_ref().is_none_or(|b| objective < b.objective) {
+                            best = Some(Uniform { task, sizes, strategy, objective });
+                        }
+                    }
+                }
+            }
+        }
+    }
+    best
+}
+
+/// The best uniform plans that fit, best first, at most `keep` of them, one per (task, strategy). Nothing much slower than
+/// `known` is looked for; `stop` ends the search early.
+pub fn best(space: &LayerwiseSpace, keep: usize, known: Option<&Uniform>, stop: &dyn Fn() -> bool) -> Vec<Uniform> {
     let spine = space.estimator.spine;
     let experts: Vec<bool> = spine.classes.iter().map(|c| Divisors::of(c, space.estimator.job).experts > 0).collect();
     let mut found: Vec<Uniform> = Vec::new();
     let mut frames: Vec<(usize, Mesh, Vec<usize>, f64)> = space
         .frames()
         .map(|(f, mesh, tasks)| {
-            let bound = tasks.iter().map(|t| bound_of(space, *t)).fold(f64::INFINITY, f64::min);
+            let bound = tasks.iter().map(|t| space.task_floor(*t)).fold(f64::INFINITY, f64::min);
             (f, mesh, tasks, bound)
         })
         .collect();
     frames.sort_by(|a, b| a.3.total_cmp(&b.3).then(a.0.cmp(&b.0)));
-    let mut best = f64::INFINITY;
-    for (_, mesh, tasks, bound) in frames {
-        if bound >= best || stop() {
+    let mut best = known.map_or(f64::INFINITY, |k| k.objective);
+    found.extend(known.cloned());
+    for batch in frames.chunks(BATCH) {
+        if stop() {
             break;
         }
-        let Some(table) = tasks.first().and_then(|t| space.table(*t)) else { continue };
-        let plain = splits(spine, u64::from(mesh.pipeline));
-        let candidates: BTreeSet<LayerStrategy> = spine
-            .classes
-            .iter()
-            .zip(&table.classes)
-            .filter(|(part, _)| part.kind == PartKind::Layer)
-            .flat_map(|(_, class)| class.strategies.iter().copied())
-            .collect();
-        for strategy in candidates {
-            let Some(parts) = prices(space, &strategy, &experts, mesh) else { continue };
-            let work: f64 = spine.parts.iter().map(|c| parts[*c as usize].0).sum();
-            for &task in &tasks {
-                let key = &space.tasks[task];
-                if space.closed_form(task, 1.0).at_least(work) >= best * LISTED {
-                    continue;
-                }
-                let options: &[Vec<u32>] = match &key.split {
-                    Some(split) => std::slice::from_ref(split),
-                    None => &plain,
-                };
-                let price = |sizes: &Vec<u32>| evaluate(space, task, sizes, &parts);
-                let candidates = options.iter().filter_map(|sizes| price(sizes).map(|t| (t, sizes)));
-                let Some((objective, sizes)) = candidates.min_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
-                if objective < best * LISTED {
-                    best = best.min(objective);
-                    found.push(Uniform { task, sizes: sizes.clone(), strategy, objective });
-                }
-            }
-        }
+        let open: Vec<_> = batch.iter().filter(|(_, _, _, bound)| *bound < best).collect();
+        let lists: Vec<Vec<Uniform>> =
+            open.par_iter().map(|(_, mesh, tasks, _)| of_frame(space, *mesh, tasks, &experts, best)).collect();
+        found.extend(lists.into_iter().flatten());
+        best = found.iter().map(|u| u.objective).fold(best, f64::min);
     }
+    found.retain(|u| u.objective < best * LISTED);
     found.sort_by(|a, b| {
         a.objective.total_cmp(&b.objective).then(a.task.cmp(&b.task)).then(a.strategy.cmp(&b.strategy))
     });
-    found.truncate(keep);
-    found
+    // The closed form counts memory at the end of the warm-up; with unlike chunks the peak may come later.
+    let fits = |u: &Uniform| space.estimator.estimate(&u.plan(space)).is_ok_and(|e| e.fits);
+    found.into_iter().filter(fits).take(keep).collect()
 }
 
-fn bound_of(space: &LayerwiseSpace, task: usize) -> f64 {
-    use crate::search::decompose::Decompose;
-    match space.task_bound(task) {
-        crate::search::problem::Bound::AtLeast(b) => b,
-        crate::search::problem::Bound::Infeasible => f64::INFINITY,
+fn of_frame(space: &LayerwiseSpace, mesh: Mesh, tasks: &[usize], experts: &[bool], known: f64) -> Vec<Uniform> {
+    let spine = space.estimator.spine;
+    let mut found = Vec::new();
+    let mut best = known;
+    let Some(table) = tasks.first().and_then(|t| space.table(*t)) else { return found };
+    let plain = splits(spine, u64::from(mesh.pipeline));
+    let candidates: BTreeSet<LayerStrategy> = spine
+        .classes
+        .iter()
+        .zip(&table.classes)
+        .filter(|(part, _)| part.kind == PartKind::Layer)
+        .flat_map(|(_, class)| class.strategies.iter().copied())
+        .collect();
+    for strategy in candidates {
+        let Some(parts) = prices(space, &strategy, experts, mesh) else { continue };
+        let work: f64 = spine.parts.iter().map(|c| parts[*c as usize].0).sum();
+        for &task in tasks {
+            let key = &space.tasks[task];
+            if space.closed_form(task).at_least(work) >= best * LISTED {
+                continue;
+            }
+            let options: &[Vec<u32>] = match &key.split {
+                Some(split) => std::slice::from_ref(split),
+                None => &plain,
+            };
+            let candidates =
+                options.iter().filter_map(|sizes| evaluate(space, task, sizes, &parts).map(|t| (t, sizes)));
+            let Some((objective, sizes)) = candidates.min_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
+            if objective < best * LISTED {
+                best = best.min(objective);
+                found.push(Uniform { task, sizes: sizes.clone(), strategy, objective });
+            }
+        }
     }
+    found
 }
 
 type ClassPrice = (f64, crate::cost::PartPrice, LayerStrategy);
@@ -122,7 +178,7 @@ fn prices(space: &LayerwiseSpace, strategy: &LayerStrategy, experts: &[bool], me
     let mut list = Vec::with_capacity(experts.len());
     for (part, &experts) in estimator.spine.classes.iter().zip(experts) {
         let adapted = adapt(strategy, part, experts);
-        if !Divisors::of(part, estimator.job).allow(&adapted) || !space.allows(&adapted, experts, mesh) {
+        if !Divisors::of(part, estimator.job).allow(&adapted) || !space.allows(&adapted, part, experts, mesh) {
             return None;
         }
         let price = estimator.pricer.price(part, &adapted, mesh);
@@ -152,9 +208,16 @@ fn evaluate(space: &LayerwiseSpace, task: usize, sizes: &[u32], parts: &[ClassPr
             stage.cost.tail += price.optimizer.0 + price.gather.0;
             stage.memory += price.states.total().0 + live[s][c] * price.activations.0;
             stage.peak = stage.peak.max(price.transient.0);
-            if i == next && c == 0 && s > 0 {
-                let part = spine.class_of(i);
-                stage.cost.hop = space.estimator.pricer.hop(part, strategy.layout(), mesh, s as u64).0;
+            if i == next && x > 0 {
+                let pricer = &space.estimator.pricer;
+                let hop = pricer.hop(spine.class_of(i), strategy.layout(), mesh, s as u64);
+                let beside = pricer.hop_interference(hop).0;
+                forward += beside;
+                backward += beside;
+                stage.cost.hop += hop.0;
+                if c == 0 {
+                    stage.cost.lead_hop = hop.0;
+                }
             }
         }
         next += size as usize;
@@ -169,7 +232,7 @@ fn evaluate(space: &LayerwiseSpace, task: usize, sizes: &[u32], parts: &[ClassPr
         return None;
     }
     let costs: Vec<StageCost> = stages.iter().map(|s| s.cost).collect();
-    Some(space.closed_form(task, 1.0).iteration(&costs))
+    Some(space.closed_form(task).iteration(&costs))
 }
 
 impl Uniform {
@@ -186,7 +249,7 @@ impl Uniform {
     /// As a choice of the layer-wise space: parts whose strategy was left out there take the best option that fits in
     /// its place. `None` if that is no longer feasible.
     pub fn choice(&self, space: &LayerwiseSpace) -> Option<(Choice, f64)> {
-        let frame = Frame::new(space, self.task)?;
+        let frame = space.fast(self.task)?;
         let spine = space.estimator.spine;
         let mut option_of = Vec::with_capacity(spine.classes.len());
         for (class, table) in spine.classes.iter().zip(&frame.table().classes) {
@@ -213,7 +276,7 @@ pub fn seeds(space: &LayerwiseSpace, uniform: &[Uniform]) -> Vec<(usize, ChainSo
         .iter()
         .filter_map(|u| {
             let (choice, objective) = u.choice(space)?;
-            let frame = Frame::new(space, u.task)?;
+            let frame = space.fast(u.task)?;
             Some((u.task, frame.chain_solution(&choice.sizes, &choice.options, objective)))
         })
         .collect()

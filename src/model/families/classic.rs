@@ -199,10 +199,10 @@ pub(super) fn falcon(fields: &Fields, draft: &mut Draft) -> Result<Text, ModelEr
     let attention = Gqa { qkv_bias: bias, o_bias: bias, rotary, ..Gqa::plain(hidden, heads, kv_heads, dim) };
     let parallel = fields.flag("parallel_attn", true)?;
     let stated = fields.optional_in("num_ln_in_parallel_attn", 1, 2)?;
-    let norms = match (new, parallel) {
-        (true, _) if stated.unwrap_or(2) == 2 => Norms::Parallel,
-        (_, true) => Norms::Shared,
-        (_, false) => Norms::Pre,
+    let norms = match (parallel, stated.unwrap_or(if new { 2 } else { 1 })) {
+        (false, _) => Norms::Pre,
+        (true, 2) => Norms::Parallel,
+        (true, _) => Norms::Shared,
     };
     let ffn = fields.width_if("ffn_hidden_size")?.unwrap_or(4 * hidden);
     let block = Block { attention, norms, norm: NORM, ffn, mlp_bias: bias };

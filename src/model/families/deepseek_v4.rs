@@ -1,14 +1,14 @@
 //! DeepSeek-V4: one shared key/value head, compressed and sliding attention with sinks, grouped output projection,
 //! hash-routed first layers, hyper-connections around every branch.
 //!
-//! Operators and sizes as in the classes of transformers 5.24 (2026-07). Three kinds of layers: a sliding window alone,
+//! Operators and sizes as in the classes of transformers 5.24 (2026-11). Three kinds of layers: a sliding window alone,
 //! the window and every `m'`-th position compressed (heavily compressed), the window and the `index_topk` entries that an
 //! indexer chooses among those compressed `m`-fold in overlapping windows (sparse compressed).
 
 use super::feed::{Branch, Moe, experts};
 use super::text::{Sizes, Text, mtp_ops, tied};
 use crate::model::draft::Draft;
-use crate::model::fields::{Fields, MAX_LENGTH};
+use crate::model::fields::{Fields, MAX_LENGTH, MAX_WIDTH};
 use crate::model::ops::{NormKind, attention, branch, column, elementwise, head_norm, linear, norm, row, weights};
 use crate::model::{
     ClassId, Embedding, Head, ModelError, Mtp, Op, OpKind, Shard, Span, Stream, Sublayer, SublayerKind, Tower,
@@ -202,7 +202,9 @@ pub(super) fn decoder(
     let parts = Attention::read(fields, hidden)?;
     let streams = fields.heads("hc_mult")?;
     let (experts, top_k) = experts(fields)?;
-    let ffn = fields.width("moe_intermediate_size")?;
+    let ffn = fields
+        .alias(&["moe_intermediate_size", "intermediate_size"], 1, MAX_WIDTH)?
+        .ok_or_else(|| fields.missing("moe_intermediate_size", "the width of an expert"))?;
     match fields.shared_experts()? {
         1 => {}
         n => {

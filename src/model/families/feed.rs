@@ -91,9 +91,19 @@ pub(super) fn experts(fields: &Fields) -> Result<(u64, u64), ModelError> {
     let experts = fields
         .alias(&["num_experts", "num_local_experts", "n_routed_experts"], 1, MAX_HEADS)?
         .ok_or_else(|| fields.missing("num_experts", "the number of routed experts"))?;
-    let top_k = fields
-        .alias(&["num_experts_per_tok", "experts_per_token", "top_k_experts"], 1, MAX_HEADS)?
-        .ok_or_else(|| fields.missing("num_experts_per_tok", "the number of experts that a token visits"))?;
+    let keys = ["num_experts_per_tok", "experts_per_token", "top_k_experts"];
+    let mut top_k = None;
+    for key in keys {
+        let stated = fields.heads_if(key)?;
+        if let (Some(used), Some(other)) = (top_k, stated.filter(|&n| Some(n) != top_k)) {
+            fields.remark(format!(
+                "`{}` says {other}, but the classes read {used} elsewhere: that is taken",
+                fields.name(key)
+            ));
+        }
+        top_k = top_k.or(stated);
+    }
+    let top_k = top_k.ok_or_else(|| fields.missing(keys[0], "the number of experts that a token visits"))?;
     fields.at_most("num_experts_per_tok", top_k, experts, "the number of experts")?;
     if let Some(groups) = fields.heads_if("n_group")? {
         fields.divides("n_group", groups, experts, "the number of experts")?;

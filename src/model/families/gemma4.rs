@@ -1,7 +1,7 @@
 //! Gemma-4: sliding layers and wider full ones, keys that serve as values, key/value states shared by the last
 //! layers, a dense MLP beside the experts, per-layer embeddings.
 //!
-//! Operators and sizes as in the classes of transformers 5.24 (2026-07).
+//! Operators and sizes as in the classes of transformers 5.24 (2026-11).
 
 use super::feed::{Moe, experts};
 use super::gqa::Gqa;

@@ -51,6 +51,7 @@ impl Gqa {
             QkNorm::None => None,
             QkNorm::Head => Some(head_norm(name, self.qk_dim, heads, width)),
             QkNorm::EachHead => Some(head_norm(name, self.qk_dim, heads, self.qk_dim * heads)),
+            QkNorm::Bare => Some(head_norm(name, self.qk_dim, heads, 0)),
             // All heads are normalised together, so a rank needs the sum of squares of all.
             QkNorm::Width => Some(norm(name, self.qk_dim * heads, width * heads)),
         }
@@ -189,6 +190,17 @@ pub(super) fn spans(fields: &Fields, layers: u64, rules: &Rules) -> Result<Vec<S
 /// The attention of every layer.
 pub(super) fn of_layers(fields: &Fields, hidden: u64, layers: u64, rules: &Rules) -> Result<Vec<Gqa>, ModelError> {
     let (heads, kv_heads, head_dim) = heads(fields, hidden, rules)?;
+    if let Some(kind) = fields.text("qk_norm_type")?.filter(|kind| *kind != "per_layer") {
+        let details = fields.at("qk_norm_type").found(format!("\"{kind}\"")).expected("\"per_layer\"");
+        return Err(ModelError::Unsupported(details));
+    }
+    if let Some(list) = fields.integers("attn_type_list", 1)? {
+        fields.one_per_layer("attn_type_list", list.len(), layers)?;
+        if let Some(i) = list.iter().position(|&kind| kind == 0) {
+            let details = fields.at(&format!("attn_type_list[{i}]")).found("0, linear attention").expected("1");
+            return Err(ModelError::Unsupported(details));
+        }
+    }
     let qk_norm = if rules.qk_norm_if.of(fields)? { rules.qk_norm } else { QkNorm::None };
     let norm_weights = rules.norm.parameters(1);
     let full = Gqa {

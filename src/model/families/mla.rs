@@ -49,6 +49,8 @@ impl Mla {
         if let Some(kv) = fields.heads_if("num_key_value_heads")? {
             fields.divides("num_key_value_heads", kv, heads, "num_attention_heads")?;
         }
+        // Some configs state the rotary part, some the whole width of a head here; the parts below decide.
+        let _ = (fields.heads_if("head_dim")?, fields.heads_if("qk_head_dim")?);
         Ok(Mla {
             hidden,
             heads,

@@ -201,7 +201,8 @@ pub(super) fn build(family: &str, top: &Fields) -> Result<Option<Parts>, ModelEr
     }
     let both = VISION_LANGUAGE.iter().find(|(name, ..)| *name == family);
     // A text family may be asked for (or a config may keep its text part) inside a section of its own.
-    let section = if top.has("hidden_size") || top.has("n_embd") { None } else { top.section("text_config")? };
+    let plain = both.is_none() && (top.has("hidden_size") || top.has("n_embd"));
+    let section = if plain { None } else { top.section("text_config")? };
     let (outer, fields) = match &section {
         Some(section) => (Some(top), section),
         None => (both.map(|_| top), top),
@@ -211,6 +212,8 @@ pub(super) fn build(family: &str, top: &Fields) -> Result<Option<Parts>, ModelEr
         (Some((_, default, _)), stated) => stated.filter(|name| *name != family).unwrap_or(default),
         (None, _) => family,
     };
+    // The text part of Llama-4 is a whole model of its own and ties by its own word only.
+    let outer = outer.filter(|_| !matches!(both, Some((_, _, Vision::Llama4))));
     let Some(text) = text(text_name, outer, fields, &mut draft, &mut notes)? else {
         return match both {
             None => Ok(None),

@@ -1,6 +1,6 @@
 //! What tells one family of decoder-only transformers from another, as data.
 //!
-//! Rules were read from the modelling classes of transformers 5.24 (2026-07) and checked against published counts:
+//! Rules were read from the modelling classes of transformers 5.24 (2026-11) and checked against published counts:
 //! configs alone do not say them (biases, norms, default ties).
 
 use crate::model::ModelError;
@@ -33,6 +33,8 @@ pub(super) enum QkNorm {
     Head,
     /// Every head normalised alone with a weight vector of its own.
     EachHead,
+    /// Every head normalised alone, without weights.
+    Bare,
     /// All heads normalised together.
     Width,
 }
@@ -161,7 +163,13 @@ const ATTENTION_BIAS: When = When::Key("attention_bias", false);
 /// No biases anywhere.
 const PLAIN: Rules = Rules { qkv_bias: When::Never, o_bias: When::Never, mlp_bias: When::Never, ..LLAMA };
 
-const QWEN3: Rules = Rules { mlp_bias: When::Never, qk_norm: QkNorm::Head, spans: Spans::Upper, ..LLAMA };
+const QWEN3: Rules = Rules {
+    mlp_bias: When::Never,
+    qk_norm: QkNorm::Head,
+    qk_norm_if: When::Key("use_qk_norm", true),
+    spans: Spans::Upper,
+    ..LLAMA
+};
 
 const GEMMA2: Rules =
     Rules { mlp_bias: When::Never, block: Block::Sandwich, spans: Spans::Every(2), tied: true, ..LLAMA };
@@ -332,6 +340,8 @@ pub(super) const FAMILIES: &[(&str, Rules)] = &[
         "llama4_text",
         Rules {
             mlp_bias: When::Never,
+            qk_norm: QkNorm::Bare,
+            qk_norm_if: When::Key("use_qk_norm", true),
             spans: Spans::Chunks,
             feed: Feed::Experts {
                 layers: Sparse::Interleaved,

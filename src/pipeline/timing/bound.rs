@@ -1,4 +1,4 @@
-//! A closed form that no simulation of the same schedule undercuts: `O(p^2 v^2)` steps, whatever the number of
+//! A closed form that no simulation of the same schedule undercuts: `O(p^2 + p v^2)` steps, whatever the number of
 //! micro-batches.
 //!
 //! For every device: nothing before the first micro-batch arrives, all its work, nothing after its last backward but
@@ -22,8 +22,13 @@ pub fn lower_bound(kind: Kind, p: usize, v: usize, m: usize, times: &StageTimes)
     let bound = match Order::new(kind, p, v, m) {
         None => breadth_first(p, v, m, times, &paths),
         Some(order) => {
-            let extremes: Vec<_> = (0..p).map(|d| Extremes::new(d, p, v, times)).collect();
-            (0..p).map(|d| device(&order, d, times, &paths, &extremes)).fold(one_microbatch, f64::max)
+            let neighbours = Neighbours::new(p, v, times);
+            let mut scratch = Scratch::default();
+            let mut bound = one_microbatch;
+            for d in 0..p {
+                bound = bound.max(device(&order, d, times, &paths, &neighbours, &mut scratch));
+            }
+            bound
         }
     };
     // Both this form and the simulation round each of their additions by at most 2^-53 of the result.
@@ -86,52 +91,97 @@ fn breadth_first(p: usize, v: usize, m: usize, times: &StageTimes, paths: &Paths
 }
 
 /// Head, work, forced idle time and tail of device `d`.
-fn device(order: &Order, d: usize, times: &StageTimes, paths: &Paths, extremes: &[Extremes]) -> f64 {
+fn device(
+    order: &Order,
+    d: usize,
+    times: &StageTimes,
+    paths: &Paths,
+    neighbours: &Neighbours,
+    scratch: &mut Scratch,
+) -> f64 {
     let Order { p, v, m, .. } = *order;
     let (total, w) = (order.total(), order.warmup(d));
     let stage = |chunk: usize| chunk * p + d;
-    let forwards = |k: usize| sum_until(order, k, |chunk| times.forward[stage(chunk)]);
-    let backwards = |k: usize| sum_until(order, k, |chunk| times.backward[stage(v - 1 - chunk)]);
+    let forwards = |k: usize| order.sum_until(k, |chunk| times.forward[stage(chunk)]);
+    let backwards = |k: usize| order.sum_until(k, |chunk| times.backward[stage(v - 1 - chunk)]);
     // Idle time between forward `k` (chunk `from`) and backward `j` (chunk `to`) of one micro-batch.
     let idle = |k: usize, from: usize, j: usize, to: usize| {
         let busy = forwards(total.min(j + w + 1)) - forwards(k + 1) + backwards(j) - backwards(k.saturating_sub(w));
         (paths.turnaround(times, stage(from), stage(to)) - busy).max(0.0)
     };
-    let steady = |j: usize, k: usize| {
-        let rings = (0..p).filter(|&t| t != d).map(|t| ring(order, d, t, extremes).idle_between(j, k));
-        rings.fold(0.0, f64::max)
-    };
+    scratch.rings.clear();
+    scratch
+        .rings
+        .extend((0..p).filter(|t| *t != d).map(|t| neighbours.ring(order, d, t)).filter(|ring| ring.idle > 0.0));
+    scratch.last.clear();
+    scratch.last.extend((0..v).map(|from| {
+        let k = order.index(from, m - 1);
+        (k, idle(k, from, total - 1, 0))
+    }));
     let mut forced: f64 = 0.0;
     for to in 0..v {
         let j = order.index(v - 1 - to, 0);
         let first = idle(0, 0, j, to);
-        for from in 0..v {
-            let k = order.index(from, m - 1);
-            let last = idle(k, from, total - 1, 0);
+        for &(k, last) in &scratch.last {
             // In the order, backward `j` comes before forward `k`.
-            let disjoint = j + w < k;
-            forced = forced.max(if disjoint { first + steady(j, k) + last } else { first.max(last) });
+            let together = if j + w < k {
+                let steady = scratch.rings.iter().map(|ring| ring.idle_between(j, k)).fold(0.0, f64::max);
+                first + steady + last
+            } else {
+                first.max(last)
+            };
+            forced = forced.max(together);
         }
     }
     paths.head[d] + forwards(total) + backwards(total) + forced + paths.tail[d]
 }
 
-/// Shortest and longest passes among the chunks of one device, and the shortest hops to the next device and back.
-struct Extremes {
-    shortest: f64,
-    longest: f64,
-    hops: f64,
+#[derive(Default)]
+struct Scratch {
+    rings: Vec<Ring>,
+    /// Index and idle time of the windows at the end, by chunk.
+    last: Vec<(usize, f64)>,
 }
 
-impl Extremes {
-    fn new(d: usize, p: usize, v: usize, times: &StageTimes) -> Self {
-        let over = |list: &[f64], pick: fn(f64, f64) -> f64| {
-            (d..p * v).step_by(p).filter_map(|x| list.get(x).copied()).reduce(pick).unwrap_or(0.0)
-        };
-        let hops =
-            if d + 1 < p { over(&times.hop_forward, f64::min) + over(&times.hop_backward, f64::min) } else { 0.0 };
-        let sum = |pick| over(&times.forward, pick) + over(&times.backward, pick);
-        Self { shortest: sum(f64::min), longest: sum(f64::max), hops }
+/// What rings are made of, by device.
+struct Neighbours {
+    /// Sum of the shortest forward and backward among the chunks of all devices before.
+    shortest_before: Vec<f64>,
+    /// Sum of the shortest hops, there and back, between all devices before.
+    hops_before: Vec<f64>,
+    /// Longest forward and backward among the chunks.
+    longest: Vec<f64>,
+}
+
+impl Neighbours {
+    fn new(p: usize, v: usize, times: &StageTimes) -> Self {
+        let (mut shortest, mut hops) = (0.0, 0.0);
+        let mut all = Self { shortest_before: vec![0.0], hops_before: vec![0.0], longest: Vec::with_capacity(p) };
+        for d in 0..p {
+            let over = |list: &[f64], pick: fn(f64, f64) -> f64| {
+                (d..p * v).step_by(p).filter_map(|x| list.get(x).copied()).reduce(pick).unwrap_or(0.0)
+            };
+            let sum = |pick| over(&times.forward, pick) + over(&times.backward, pick);
+            shortest += sum(f64::min);
+            if d + 1 < p {
+                hops += over(&times.hop_forward, f64::min) + over(&times.hop_backward, f64::min);
+            }
+            all.shortest_before.push(shortest);
+            all.hops_before.push(hops);
+            all.longest.push(sum(f64::max));
+        }
+        all
+    }
+
+    fn ring(&self, order: &Order, d: usize, t: usize) -> Ring {
+        let (w, other) = (order.warmup(d), order.warmup(t));
+        let (near, far) = (d.min(t), d.max(t));
+        let others = if t > d { near + 1..far + 1 } else { near..far };
+        let path = self.shortest_before[others.end] - self.shortest_before[others.start] + self.hops_before[far]
+            - self.hops_before[near];
+        let apart = w.abs_diff(other);
+        let margin = if t > d { 2 * w + 1 - other } else { other };
+        Ring { idle: (path - apart as f64 * self.longest[d]).max(0.0), step: apart + 1, margin }
     }
 }
 
@@ -148,34 +198,10 @@ struct Ring {
     margin: usize,
 }
 
-fn ring(order: &Order, d: usize, t: usize, extremes: &[Extremes]) -> Ring {
-    let (w, other) = (order.warmup(d), order.warmup(t));
-    let (near, far) = (d.min(t), d.max(t));
-    let others = if t > d { near + 1..far + 1 } else { near..far };
-    let path: f64 =
-        others.map(|y| extremes[y].shortest).sum::<f64>() + (near..far).map(|y| extremes[y].hops).sum::<f64>();
-    let apart = w.abs_diff(other);
-    let margin = if t > d { 2 * w + 1 - other } else { other };
-    Ring { idle: (path - apart as f64 * extremes[d].longest).max(0.0), step: apart + 1, margin }
-}
-
 impl Ring {
     /// Idle time of disjoint windows after backward `j` and before forward `k`.
     fn idle_between(&self, j: usize, k: usize) -> f64 {
         let windows = k.saturating_sub(j + self.margin).div_ceil(self.step);
         windows as f64 * self.idle
     }
-}
-
-/// Sum of `work(chunk)` over the first `n` entries of the table.
-fn sum_until(order: &Order, n: usize, work: impl Fn(usize) -> f64) -> f64 {
-    let full = order.in_full_groups() * order.v;
-    let sum = sum_periodic(n.min(full), order.group, order.v, &work);
-    if n > full { sum + sum_periodic(n - full, order.m % order.group, order.v, &work) } else { sum }
-}
-
-fn sum_periodic(n: usize, group: usize, v: usize, work: impl Fn(usize) -> f64) -> f64 {
-    let (groups, rest) = (n / (group * v), n % (group * v));
-    let count = |chunk: usize| groups * group + rest.saturating_sub(chunk * group).min(group);
-    (0..v).map(|chunk| count(chunk) as f64 * work(chunk)).sum()
 }

@@ -56,7 +56,7 @@ fn walk(
     // Warm-up, two periods of the steady state and the end show everything that more micro-batches would.
     let groups = order.warmup(device) / (order.group * v) + 3;
     if m / order.group > groups {
-        order.m = groups * order.group + m % order.group;
+        order = order.with_microbatches(groups * order.group + m % order.group);
     }
     let warmup = order.warmup(device);
     for k in 0..order.total() {

@@ -8,8 +8,8 @@
 //! [`peak_live`] count the activations that a device holds.
 //!
 //! Sources: GPipe (Huang 2019, section 2.3), 1F1B (Narayanan 2021, "Efficient large-scale language model training on
-//! GPU clusters", section 2.2), interleaved order with micro-batch groups (Megatron-Core 0.12,
-//! `core/pipeline_parallel/schedules.py`, `get_schedule_table` and `get_pp_rank_microbatches`, read 2025-06).
+//! GPU clusters", section 2.2), interleaved order with micro-batch groups (Megatron-LM,
+//! `core/pipeline_parallel/schedules.py`, `get_schedule_table` and `get_pp_rank_microbatches`, read 2026-11).
 
 mod bound;
 mod live;

@@ -17,8 +17,8 @@ pub struct LabelLimits {
     pub tolerance: f64,
     /// Most labels kept per window; beyond it the run stays a heuristic.
     pub max_labels: usize,
-    /// Most label extensions in all; beyond it the run gives up.
-    pub max_extensions: u64,
+    /// Most steps (label extensions and dominance tests) in all; beyond it the run gives up.
+    pub max_steps: u64,
 }
 
 /// What a run found.
@@ -28,9 +28,12 @@ pub struct LabelOutcome {
     pub best: Option<ChainSolution>,
     /// Whether every better solution was ruled out, but for the tolerance.
     pub complete: bool,
-    /// Label extensions made.
-    pub extensions: u64,
+    /// Label extensions and dominance tests made.
+    pub steps: u64,
 }
+
+/// Labels kept for the dominance test per label kept after it: the test takes quadratic time.
+const PREFILTER: usize = 8;
 
 #[derive(Debug, Clone, Copy)]
 struct Label {
@@ -58,7 +61,7 @@ struct Windows<'c, 'a> {
     weights: Cost,
     nodes: Vec<Node>,
     complete: bool,
-    extensions: u64,
+    steps: u64,
 }
 
 fn add(a: &Cost, b: &Cost) -> Cost {
@@ -76,7 +79,7 @@ impl<'c, 'a> Windows<'c, 'a> {
             weights: chain.combine.weights(),
             nodes: Vec::new(),
             complete: true,
-            extensions: 0,
+            steps: 0,
         }
     }
 
@@ -93,14 +96,18 @@ impl<'c, 'a> Windows<'c, 'a> {
         node: usize,
         item: FixedItem,
         behind: Option<(u32, bool)>,
+        segment: usize,
         cap: f64,
         rest: &dyn Fn(f64, f64) -> Option<f64>,
     ) -> usize {
         let class = self.chain.items[item.item as usize];
-        let mut fresh: Vec<(f64, Label)> = Vec::new();
+        let mut fresh: Vec<(f64, f64, Label)> = Vec::new();
         for (parent, label) in self.nodes[node].labels.iter().enumerate() {
+            if self.steps > self.limits.max_steps {
+                break;
+            }
             for (index, option) in self.chain.options[class as usize].iter().enumerate() {
-                self.extensions += 1;
+                self.steps += 1;
                 let used = label.used + resource(option, item.multiplier);
                 let peak = label.peak.max(option.peak);
                 if used + peak > cap {
@@ -110,10 +117,14 @@ impl<'c, 'a> Windows<'c, 'a> {
                 if item.lead {
                     cost = add(&cost, &option.lead);
                 }
-                if let Some((later, true)) = behind
-                    && label.layout != option.layout
-                {
-                    cost = add(&cost, &self.chain.transition.between(later, option.layout, label.layout));
+                match behind {
+                    Some((later, true)) if label.layout != option.layout => {
+                        cost = add(&cost, &self.chain.transition.between(later, option.layout, label.layout));
+                    }
+                    Some((later, false)) => {
+                        cost = add(&cost, &self.chain.transition.rejoin(segment, later, label.layout));
+                    }
+                    _ => {}
                 }
                 let primary = self.chain.combine.primary(&cost);
                 let Some(more) = rest(used, peak) else { continue };
@@ -121,7 +132,11 @@ impl<'c, 'a> Windows<'c, 'a> {
                     continue;
                 }
                 let layout = option.layout;
-                fresh.push((primary, Label { cost, used, peak, layout, option: index as u32, parent: parent as u32 }));
+                fresh.push((
+                    primary,
+                    primary + more,
+                    Label { cost, used, peak, layout, option: index as u32, parent: parent as u32 },
+                ));
             }
         }
         let labels = self.undominated(fresh);
@@ -129,17 +144,29 @@ impl<'c, 'a> Windows<'c, 'a> {
         self.nodes.len() - 1
     }
 
-    fn undominated(&mut self, mut fresh: Vec<(f64, Label)>) -> Vec<Label> {
+    /// Keeps what nothing covers; `fresh` holds (primary cost, estimate of the completed window, label).
+    fn undominated(&mut self, mut fresh: Vec<(f64, f64, Label)>) -> Vec<Label> {
+        let most = self.limits.max_labels * PREFILTER;
+        if fresh.len() > most {
+            self.complete = false;
+            fresh.select_nth_unstable_by(most, |a, b| {
+                let tie = || a.2.parent.cmp(&b.2.parent).then(a.2.option.cmp(&b.2.option));
+                a.1.total_cmp(&b.1).then(a.2.used.total_cmp(&b.2.used)).then_with(tie)
+            });
+            fresh.truncate(most);
+        }
         fresh.sort_by(|a, b| {
-            (a.1.layout.cmp(&b.1.layout)).then(a.0.total_cmp(&b.0)).then(a.1.used.total_cmp(&b.1.used))
+            let tie = || a.2.parent.cmp(&b.2.parent).then(a.2.option.cmp(&b.2.option));
+            (a.2.layout.cmp(&b.2.layout)).then(a.0.total_cmp(&b.0)).then(a.2.used.total_cmp(&b.2.used)).then_with(tie)
         });
-        let mut kept: Vec<(f64, Label)> = Vec::new();
+        let mut kept: Vec<(f64, f64, Label)> = Vec::new();
         let mut group = 0;
-        for (primary, x) in fresh {
-            if kept.len() > group && kept[group].1.layout != x.layout {
+        for (primary, estimate, x) in fresh {
+            if kept.len() > group && kept[group].2.layout != x.layout {
                 group = kept.len();
             }
-            let covered = kept[group..].iter().any(|(_, y)| {
+            self.steps += (kept.len() - group) as u64;
+            let covered = kept[group..].iter().any(|(_, _, y)| {
                 if y.used > x.used || y.peak > x.peak {
                     return false;
                 }
@@ -147,20 +174,15 @@ impl<'c, 'a> Windows<'c, 'a> {
                 worse <= self.slack
             });
             if !covered {
-                kept.push((primary, x));
+                kept.push((primary, estimate, x));
             }
         }
         if kept.len() > self.limits.max_labels {
             self.complete = false;
-            kept.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.used.total_cmp(&b.1.used)));
-            // Cheap labels and small ones: either end of the trade-off alone would lead nowhere.
-            let half = self.limits.max_labels / 2;
-            let mut rest = kept.split_off(half);
-            rest.sort_by(|a, b| (a.1.used + a.1.peak).total_cmp(&(b.1.used + b.1.peak)).then(a.0.total_cmp(&b.0)));
-            rest.truncate(half);
-            kept.extend(rest);
+            kept.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.2.used.total_cmp(&b.2.used)));
+            kept.truncate(self.limits.max_labels);
         }
-        kept.into_iter().map(|(_, l)| l).collect()
+        kept.into_iter().map(|(_, _, l)| l).collect()
     }
 
     /// Options of the items of a window, first item first.
@@ -178,7 +200,7 @@ impl<'c, 'a> Windows<'c, 'a> {
     }
 
     fn exhausted(&self) -> bool {
-        self.extensions > self.limits.max_extensions
+        self.steps > self.limits.max_steps
     }
 }
 
@@ -206,7 +228,7 @@ fn finish(
     lists: Option<&[Vec<FixedItem>]>,
 ) -> LabelOutcome {
     let p = chain.segments.len();
-    let (complete, extensions) = (windows.complete && !windows.exhausted(), windows.extensions);
+    let (complete, steps) = (windows.complete && !windows.exhausted(), windows.steps);
     let best = ends[0][0]
         .iter()
         .map(|(f, b)| (chain.combine.finish(f), b))
@@ -233,7 +255,7 @@ fn finish(
         }
         ChainSolution { segments, options, objective }
     });
-    LabelOutcome { best, complete, extensions }
+    LabelOutcome { best, complete, steps }
 }
 
 fn solve_fixed(chain: &Chain, relaxation: &Relaxation, limits: LabelLimits, lists: &[Vec<FixedItem>]) -> LabelOutcome {
@@ -253,7 +275,7 @@ fn solve_fixed(chain: &Chain, relaxation: &Relaxation, limits: LabelLimits, list
             let item = items[k];
             let least_peak = (0..k).map(|i| bounds.peak(i)).fold(0.0, f64::max);
             let rest = |used: f64, peak: f64| bounds.window(0, k, used, peak.max(least_peak));
-            node = windows.extend(node, item, behind, chain.segments[s].cap, &rest);
+            node = windows.extend(node, item, behind, s, chain.segments[s].cap, &rest);
             behind = Some((chain.items[item.item as usize], item.follows));
         }
         leaves.push(node);
@@ -338,7 +360,7 @@ fn solve_free(chain: &Chain, relaxation: &Relaxation, limits: LabelLimits) -> La
                             follows: true,
                         };
                         let behind = (depth > 1).then(|| (chain.items[i + 1], true));
-                        let child = windows.extend(node, item, behind, cap, &rest);
+                        let child = windows.extend(node, item, behind, s, cap, &rest);
                         windows.nodes[node].children.push((class, child));
                         child
                     }

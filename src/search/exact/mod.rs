@@ -4,10 +4,12 @@
 //! optimum of the labels. The task with the lowest bound is refined next (best-first branch and bound; Lawler and Wood
 //! 1966). The lowest bound left is a proven bound on the whole problem at any moment.
 
+pub mod backend;
 pub mod labels;
 pub mod relax;
+pub mod round;
 
-use super::decompose::{ChainSolution, Decompose};
+use super::decompose::{Chain, ChainSolution, Decompose, FixedItem};
 use super::problem::Bound;
 use labels::{LabelLimits, LabelOutcome};
 use rayon::prelude::*;
@@ -18,29 +20,46 @@ use relax::Relaxation;
 pub struct ExactSettings {
     /// Stop when the incumbent is proven within this of the optimum: `(best - bound) / bound`.
     pub target_gap: f64,
-    /// Most labels per window before a task is solved only heuristically.
+    /// Most labels per window before a run over a task is only heuristic.
     pub max_labels: usize,
-    /// Most label extensions per task.
-    pub max_extensions: u64,
+    /// Most steps (label extensions and dominance tests) of the first run over a task; a second may take
+    /// [`SECOND_RUN`] times as many.
+    pub max_steps: u64,
+    /// Most steps of all runs together: the budget of a search whose gap does not close.
+    pub all_steps: u64,
     /// Tasks refined together. It does not depend on the number of threads, so the answer does not either.
     pub batch: usize,
 }
 
 impl Default for ExactSettings {
     fn default() -> Self {
-        Self { target_gap: 0.0, max_labels: 4096, max_extensions: 20_000_000, batch: 8 }
+        Self { target_gap: 0.0, max_labels: 4096, max_steps: 1 << 18, all_steps: 1 << 32, batch: 8 }
     }
+}
+
+/// How much longer than the first the second run over a task may take.
+pub const SECOND_RUN: u64 = 64;
+
+/// A solution with what it is worth in the end.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// Whose it is.
+    pub task: usize,
+    /// The solution.
+    pub solution: ChainSolution,
+    /// [`Decompose::value`] of it.
+    pub value: f64,
 }
 
 /// How far the solver got.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExactOutcome {
-    /// Best task, its solution and objective.
-    pub best: Option<(usize, ChainSolution)>,
+    /// The best solution.
+    pub best: Option<Found>,
     /// Nothing in the whole problem is below this.
     pub bound: f64,
     /// Solutions met on the way, best first, at most one per task.
-    pub runners_up: Vec<(usize, ChainSolution)>,
+    pub runners_up: Vec<Found>,
     /// Tasks in all.
     pub tasks: usize,
     /// Tasks whose chain was looked at.
@@ -48,7 +67,7 @@ pub struct ExactOutcome {
     /// Tasks whose labels were run.
     pub solved: usize,
     /// Label extensions in all.
-    pub extensions: u64,
+    pub steps: u64,
     /// Whether it was told to stop.
     pub stopped: bool,
 }
@@ -59,6 +78,8 @@ enum Refined {
     No,
     /// The chain's relaxation is known.
     Relaxed,
+    /// A short run of labels did not suffice.
+    Tried,
     /// Labels were run with a tolerance or a limit: nothing more to gain here.
     Done,
 }
@@ -87,17 +108,18 @@ pub fn solve<D: Decompose + ?Sized>(
         tasks,
         relaxed: 0,
         solved: 0,
-        extensions: 0,
+        steps: 0,
         stopped: false,
     };
     for (task, solution) in problem.seeds() {
-        accept(&mut outcome, task, solution);
+        let value = problem.value(task, &solution);
+        accept(&mut outcome, Found { task, solution, value });
     }
     loop {
         open.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let incumbent = incumbent(&outcome);
         outcome.bound = open.first().map_or(incumbent, |o| o.0.min(incumbent));
-        progress(outcome.best.as_ref().map(|b| b.1.objective), outcome.bound);
+        progress(outcome.best.as_ref().map(|b| b.value), outcome.bound);
         open.retain(|o| o.0 < incumbent);
         if open.is_empty() || incumbent <= outcome.bound * (1.0 + settings.target_gap) {
             break;
@@ -109,22 +131,29 @@ pub fn solve<D: Decompose + ?Sized>(
         // Tasks that are done keep their bound; the others may still hold something better.
         let chosen: Vec<(f64, usize, Refined)> =
             open.iter().filter(|o| o.2 != Refined::Done).take(settings.batch).copied().collect();
-        if chosen.is_empty() {
+        // Good solutions first: no long run while a cheaper step on another task is at hand.
+        let chosen: Vec<(f64, usize, Refined)> = {
+            let cheap: Vec<_> = chosen.iter().filter(|o| o.2 != Refined::Tried).copied().collect();
+            if cheap.is_empty() { chosen } else { cheap }
+        };
+        if chosen.is_empty() || outcome.steps > settings.all_steps {
             break;
         }
+        // Every run of this batch gets an equal part of what is left.
+        let steps = (settings.all_steps - outcome.steps) / chosen.len() as u64;
         let refined: Vec<Step> = chosen
             .par_iter()
-            .map(|&(bound, task, state)| refine(problem, settings, task, state, bound, incumbent))
+            .map(|&(bound, task, state)| refine(problem, settings, steps, task, state, bound, incumbent))
             .collect();
         for step in refined {
             outcome.relaxed += usize::from(step.was == Refined::No);
-            outcome.solved += usize::from(step.was == Refined::Relaxed);
-            outcome.extensions += step.extensions;
+            outcome.solved += usize::from(step.was == Refined::Tried);
+            outcome.steps += step.steps;
             let Some(entry) = open.iter_mut().find(|o| o.1 == step.task) else { continue };
             entry.0 = entry.0.max(step.bound);
             entry.2 = step.now;
-            if let Some(solution) = step.solution {
-                accept(&mut outcome, step.task, solution);
+            if let Some((solution, value)) = step.solution {
+                accept(&mut outcome, Found { task: step.task, solution, value });
             }
         }
         open.retain(|o| o.0.is_finite());
@@ -133,19 +162,22 @@ pub fn solve<D: Decompose + ?Sized>(
 }
 
 fn incumbent(outcome: &ExactOutcome) -> f64 {
-    outcome.best.as_ref().map_or(f64::INFINITY, |b| b.1.objective)
+    outcome.best.as_ref().map_or(f64::INFINITY, |b| b.value)
 }
 
-fn accept(outcome: &mut ExactOutcome, task: usize, solution: ChainSolution) {
-    let better = solution.objective < incumbent(outcome);
-    if better {
-        outcome.best = Some((task, solution.clone()));
+fn accept(outcome: &mut ExactOutcome, found: Found) {
+    if !found.value.is_finite() {
+        return;
     }
-    outcome.runners_up.retain(|(t, s)| *t != task || s.objective < solution.objective);
-    if !outcome.runners_up.iter().any(|(t, _)| *t == task) {
-        outcome.runners_up.push((task, solution));
+    if found.value < incumbent(outcome) {
+        outcome.best = Some(found.clone());
     }
-    outcome.runners_up.sort_by(|a, b| a.1.objective.total_cmp(&b.1.objective).then(a.0.cmp(&b.0)));
+    match outcome.runners_up.iter_mut().find(|f| f.task == found.task) {
+        Some(known) if known.value <= found.value => {}
+        Some(known) => *known = found,
+        None => outcome.runners_up.push(found),
+    }
+    outcome.runners_up.sort_by(|a, b| a.value.total_cmp(&b.value).then(a.task.cmp(&b.task)));
 }
 
 struct Step {
@@ -153,34 +185,64 @@ struct Step {
     was: Refined,
     now: Refined,
     bound: f64,
-    solution: Option<ChainSolution>,
-    extensions: u64,
+    solution: Option<(ChainSolution, f64)>,
+    steps: u64,
 }
 
 fn refine<D: Decompose + ?Sized>(
     problem: &D,
     settings: &ExactSettings,
+    steps_left: u64,
     task: usize,
     was: Refined,
     bound: f64,
     incumbent: f64,
 ) -> Step {
-    let closed = Step { task, was, now: Refined::Done, bound: f64::INFINITY, solution: None, extensions: 0 };
+    let closed = Step { task, was, now: Refined::Done, bound: f64::INFINITY, solution: None, steps: 0 };
+    let worth = |solution: ChainSolution| {
+        let value = problem.value(task, &solution);
+        (solution, value)
+    };
     let Some(chain) = problem.chain(task) else { return closed };
     // What is not below this cannot matter.
     let Some(relaxation) = Relaxation::new(&chain, incumbent) else { return Step { bound: incumbent, ..closed } };
     if was == Refined::No {
         return match relaxation.bound(&chain, incumbent) {
-            Some(value) => Step { now: Refined::Relaxed, bound: value, ..closed },
+            Some((value, lists)) => {
+                let solution = rounded(&chain, &lists).filter(|s| s.objective < incumbent).map(worth);
+                Step { now: Refined::Relaxed, bound: value, solution, ..closed }
+            }
             None => Step { bound: incumbent, ..closed },
         };
     }
     // Half of the target gap may be lost by near-dominance, the other half is for bounds that do not close.
     let tolerance = if incumbent.is_finite() { 0.5 * settings.target_gap * bound } else { 0.0 };
-    let limits =
-        LabelLimits { incumbent, tolerance, max_labels: settings.max_labels, max_extensions: settings.max_extensions };
-    let LabelOutcome { best, complete, extensions } = labels::solve(&chain, &relaxation, limits);
+    let first = was == Refined::Relaxed;
+    let limits = LabelLimits {
+        incumbent,
+        tolerance,
+        max_labels: settings.max_labels,
+        max_steps: settings.max_steps.saturating_mul(if first { 1 } else { SECOND_RUN }).min(steps_left),
+    };
+    let LabelOutcome { best, complete, steps } = labels::solve(&chain, &relaxation, limits);
     let value = best.as_ref().map_or(incumbent, |b| b.objective);
     let proven = if complete { (value - tolerance).max(bound) } else { bound };
-    Step { task, was, now: Refined::Done, bound: proven, solution: best, extensions }
+    let now = if first && !complete { Refined::Tried } else { Refined::Done };
+    Step { task, was, now, bound: proven, solution: best.map(worth), steps }
+}
+
+/// A solution with the given cuts, every segment filled by rounding its relaxation.
+fn rounded(chain: &Chain, lists: &[Vec<FixedItem>]) -> Option<ChainSolution> {
+    let mut state = chain.combine.start();
+    let mut options = vec![0u32; chain.items.len()];
+    for (s, items) in lists.iter().enumerate().rev() {
+        let filled = round::fill(chain, s, items)?;
+        for (item, option) in items.iter().zip(&filled.options) {
+            let class = chain.items[item.item as usize] as usize;
+            options[item.item as usize] = chain.options[class][*option as usize].id;
+        }
+        state = chain.combine.push(&state, s, &filled.cost);
+    }
+    let segments = lists.iter().map(|l| l.iter().map(|f| f.item).collect()).collect();
+    Some(ChainSolution { segments, options, objective: chain.combine.finish(&state) })
 }

@@ -5,7 +5,7 @@
 //! constant time per window and `lambda`; taking the slopes of the classes' lower convex hulls as `lambda` makes it the
 //! linear relaxation of the window's multiple-choice knapsack (Sinha and Zoltners 1979).
 
-use crate::search::decompose::{Chain, ChainOption, Cost, Cuts, FixedItem, Fold};
+use crate::search::decompose::{COSTS, Chain, ChainOption, Cost, Cuts, FixedItem, Fold};
 
 /// Most multipliers kept per segment: more only sharpen the bound between hull slopes.
 const MAX_LAMBDAS: usize = 24;
@@ -21,6 +21,10 @@ pub struct SegmentBounds {
     resource: Vec<f64>,
     /// Least peak of each item.
     peak: Vec<f64>,
+    /// Sum over the first `i` items of the least of every cost component.
+    floor: Vec<Cost>,
+    /// Least of every component of entering the segment, whatever its first item.
+    entry: Cost,
 }
 
 /// Resource of an option under a multiplier.
@@ -29,7 +33,7 @@ pub fn resource(option: &ChainOption, multiplier: f64) -> f64 {
 }
 
 /// Slopes of the lower convex hull of (resource, primary).
-fn hull_slopes(points: &mut [(f64, f64)]) -> Vec<f64> {
+pub fn hull_slopes(points: &mut [(f64, f64)]) -> Vec<f64> {
     points.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
     let mut hull: Vec<(f64, f64)> = Vec::new();
     for &p in points.iter() {
@@ -51,7 +55,8 @@ fn hull_slopes(points: &mut [(f64, f64)]) -> Vec<f64> {
 
 impl SegmentBounds {
     /// Bounds of a segment that holds some of `items`, each with the multiplier in force for it.
-    pub fn new(chain: &Chain, cap: f64, items: &[FixedItem]) -> Self {
+    pub fn new(chain: &Chain, segment: usize, items: &[FixedItem]) -> Self {
+        let cap = chain.segments[segment].cap;
         let primary = |c: &Cost| chain.combine.primary(c);
         // Classes with their multipliers, each once.
         let mut kinds: Vec<(u32, f64)> = Vec::new();
@@ -98,13 +103,66 @@ impl SegmentBounds {
             .iter()
             .map(|&(class, _)| chain.options[class as usize].iter().map(|o| o.peak).fold(f64::INFINITY, f64::min))
             .collect();
+        let least_cost: Vec<Cost> = kinds
+            .iter()
+            .map(|&(class, _)| {
+                let options = &chain.options[class as usize];
+                std::array::from_fn(|k| options.iter().map(|o| o.cost[k]).fold(f64::INFINITY, f64::min))
+            })
+            .collect();
+        let least_lead: Vec<Cost> = kinds
+            .iter()
+            .map(|&(class, _)| {
+                let options = &chain.options[class as usize];
+                std::array::from_fn(|k| options.iter().map(|o| o.lead[k]).fold(f64::INFINITY, f64::min))
+            })
+            .collect();
+        let least_of = |class: u32, cost: &dyn Fn(u16) -> Cost| -> Cost {
+            let all: Vec<Cost> = chain.options[class as usize].iter().map(|o| cost(o.layout)).collect();
+            std::array::from_fn(|k| all.iter().map(|c| c[k]).fold(f64::INFINITY, f64::min))
+        };
+        let fixed = matches!(chain.cuts, Cuts::Fixed(_));
+        let firsts: Vec<u32> = match items.first() {
+            Some(first) if fixed => vec![chain.items[first.item as usize]],
+            _ => kinds.iter().map(|k| k.0).collect(),
+        };
+        let mut entry = [f64::INFINITY; COSTS];
+        for class in firsts {
+            let least = least_of(class, &|layout| chain.transition.entry(segment, class, layout));
+            entry = std::array::from_fn(|k| entry[k].min(least[k]));
+        }
+        let mut floor = vec![[0.0; COSTS]];
+        for (index, (item, &kind)) in items.iter().zip(&kind_of).enumerate() {
+            let before: Cost = floor[floor.len() - 1];
+            let lead = if item.lead { least_lead[kind] } else { [0.0; COSTS] };
+            let rejoin = if fixed && index > 0 && !item.follows {
+                let class = kinds[kind].0;
+                least_of(class, &|layout| chain.transition.rejoin(segment, class, layout))
+            } else {
+                [0.0; COSTS]
+            };
+            floor.push(std::array::from_fn(|k| before[k] + least_cost[kind][k] + lead[k] + rejoin[k]));
+        }
         Self {
             cap,
+            entry: if items.is_empty() { [0.0; COSTS] } else { entry },
+            floor,
             lambdas,
             prefix,
             resource: sums(&|kind| least_resource[kind]),
             peak: kind_of.iter().map(|&k| least_peak[k]).collect(),
         }
+    }
+
+    /// Least of every cost component of a segment that holds items `i..j`.
+    pub fn floor(&self, i: usize, j: usize) -> Cost {
+        // Differences of sums may fall below zero by rounding.
+        std::array::from_fn(|k| (self.floor[j][k] - self.floor[i][k]).max(0.0) + self.entry[k])
+    }
+
+    /// Least of every cost component of entering the segment.
+    pub fn entry(&self) -> &Cost {
+        &self.entry
     }
 
     /// Least peak of item `i`.
@@ -199,6 +257,10 @@ impl Relaxation {
         for i in 0..n {
             primary[i + 1] = primary[i] + least[chain.items[i] as usize];
         }
+        // Most tasks fall here already, without a look at the resource.
+        if chain.combine.complete(&chain.combine.start(), chain.segments.len(), primary[n]) >= incumbent {
+            return None;
+        }
         let mut bounds: Vec<SegmentBounds> = Vec::with_capacity(chain.segments.len());
         match &chain.cuts {
             Cuts::Free { .. } => {
@@ -206,13 +268,13 @@ impl Relaxation {
                     let known = (0..s).find(|&t| chain.segments[t] == *segment);
                     bounds.push(match known {
                         Some(t) => bounds[t].clone(),
-                        None => SegmentBounds::new(chain, segment.cap, &all(segment.multiplier)),
+                        None => SegmentBounds::new(chain, s, &all(segment.multiplier)),
                     });
                 }
             }
             Cuts::Fixed(lists) => {
-                for (segment, items) in chain.segments.iter().zip(lists) {
-                    bounds.push(SegmentBounds::new(chain, segment.cap, items));
+                for (s, items) in lists.iter().enumerate() {
+                    bounds.push(SegmentBounds::new(chain, s, items));
                 }
             }
         }
@@ -258,57 +320,80 @@ impl Relaxation {
         (self.fewest[..s].iter().sum(), self.longest[..s].iter().sum())
     }
 
-    /// A lower bound on the chain's objective, or `None` if nothing below `incumbent` exists.
-    pub fn bound(&self, chain: &Chain, incumbent: f64) -> Option<f64> {
-        let combine = &chain.combine;
-        let p = chain.segments.len();
+    /// A lower bound on the chain's objective with the cuts that give it, or `None` if nothing below `incumbent` exists.
+    pub fn bound(&self, chain: &Chain, incumbent: f64) -> Option<(f64, Vec<Vec<FixedItem>>)> {
         match &chain.cuts {
-            Cuts::Fixed(lists) => {
-                let mut state = combine.start();
-                for s in (0..p).rev() {
-                    let b = &self.bounds[s];
-                    let peak = (0..lists[s].len()).map(|k| b.peak(k)).fold(0.0, f64::max);
-                    let primary = b.window(0, lists[s].len(), 0.0, peak)?;
-                    state = combine.push_relaxed(&state, s, primary);
-                }
-                let value = combine.finish(&state);
-                (value < incumbent).then_some(value)
-            }
-            Cuts::Free { .. } => {
-                let n = chain.items.len();
-                let limit = combine.primary_limit(incumbent);
-                let mut at: Vec<Vec<(Fold, ())>> = vec![Vec::new(); n + 1];
-                at[n].push((combine.start(), ()));
-                for s in (0..p).rev() {
-                    let (least, most) = self.reach(s);
-                    let mut next: Vec<Vec<(Fold, ())>> = vec![Vec::new(); n + 1];
-                    let b = &self.bounds[s];
-                    for j in (1..=n).filter(|&j| !at[j].is_empty()) {
-                        let mut peak = 0.0f64;
-                        for i in (0..j).rev() {
-                            peak = peak.max(b.peak(i));
-                            if j - i > self.longest[s] || i < least {
-                                break;
-                            }
-                            let Some(primary) = b.window(i, j, 0.0, peak) else { break };
-                            if primary > limit {
-                                break;
-                            }
-                            if i > most || j - i < self.fewest[s] {
-                                continue;
-                            }
-                            for (state, ()) in &at[j] {
-                                let pushed = combine.push_relaxed(state, s, primary);
-                                if combine.complete(&pushed, s, self.primary[i]) < incumbent {
-                                    insert_fold(&mut next[i], pushed, ());
-                                }
-                            }
+            Cuts::Fixed(lists) => self.bound_fixed(chain, incumbent, lists).map(|value| (value, lists.clone())),
+            Cuts::Free { .. } => self.bound_free(chain, incumbent),
+        }
+    }
+
+    fn bound_fixed(&self, chain: &Chain, incumbent: f64, lists: &[Vec<FixedItem>]) -> Option<f64> {
+        let mut state = chain.combine.start();
+        for s in (0..chain.segments.len()).rev() {
+            let b = &self.bounds[s];
+            let peak = (0..lists[s].len()).map(|k| b.peak(k)).fold(0.0, f64::max);
+            let primary = b.window(0, lists[s].len(), 0.0, peak)? + chain.combine.primary(b.entry());
+            state = chain.combine.push_relaxed(&state, s, primary, &b.floor(0, lists[s].len()));
+        }
+        let value = chain.combine.finish(&state);
+        (value < incumbent).then_some(value)
+    }
+
+    fn bound_free(&self, chain: &Chain, incumbent: f64) -> Option<(f64, Vec<Vec<FixedItem>>)> {
+        let combine = &chain.combine;
+        let (n, p) = (chain.items.len(), chain.segments.len());
+        let limit = combine.primary_limit(incumbent);
+        // Per boundary the folds of all segments behind it, each with the end of its first segment and the fold there.
+        let mut at: Vec<Vec<Vec<(Fold, (usize, usize))>>> = vec![vec![Vec::new(); n + 1]; p + 1];
+        at[p][n].push((combine.start(), (n, 0)));
+        for s in (0..p).rev() {
+            let (least, most) = self.reach(s);
+            let b = &self.bounds[s];
+            let (front, back) = at.split_at_mut(s + 1);
+            let (next, known) = (&mut front[s], &back[0]);
+            for j in (1..=n).filter(|&j| !known[j].is_empty()) {
+                let mut peak = 0.0f64;
+                for i in (least..j).rev() {
+                    peak = peak.max(b.peak(i));
+                    if j - i > self.longest[s] {
+                        break;
+                    }
+                    let Some(primary) = b.window(i, j, 0.0, peak) else { break };
+                    let primary = primary + combine.primary(b.entry());
+                    if primary > limit {
+                        break;
+                    }
+                    if i > most || j - i < self.fewest[s] {
+                        continue;
+                    }
+                    let floor = b.floor(i, j);
+                    for (index, (state, _)) in known[j].iter().enumerate() {
+                        let pushed = combine.push_relaxed(state, s, primary, &floor);
+                        if combine.complete(&pushed, s, self.primary[i]) < incumbent {
+                            insert_fold(&mut next[i], pushed, (j, index));
                         }
                     }
-                    at = next;
                 }
-                at[0].iter().map(|(f, ())| combine.finish(f)).min_by(f64::total_cmp).filter(|v| *v < incumbent)
             }
         }
+        let finish = |f: &Fold| combine.finish(f);
+        let (value, mut back) = at[0][0]
+            .iter()
+            .map(|(f, back)| (finish(f), *back))
+            .min_by(|a, b| a.0.total_cmp(&b.0))
+            .filter(|(v, _)| *v < incumbent)?;
+        let mut start = 0usize;
+        let mut lists = Vec::with_capacity(p);
+        for s in 0..p {
+            let multiplier = chain.segments[s].multiplier;
+            let item = |item: usize| FixedItem { item: item as u32, multiplier, lead: false, follows: item > start };
+            lists.push((start..back.0).map(item).collect());
+            start = back.0;
+            if s + 1 < p {
+                back = at[s + 1][start][back.1].1;
+            }
+        }
+        Some((value, lists))
     }
 }

@@ -95,7 +95,7 @@ impl Combine for PipelineFold {
         cost[0]
     }
 
-    fn push_relaxed(&self, state: &Fold, segment: usize, primary: f64) -> Fold {
+    fn push_relaxed(&self, state: &Fold, segment: usize, primary: f64, _floor: &Cost) -> Fold {
         let mut cost = [0.0; crate::search::decompose::COSTS];
         cost[0] = primary;
         self.push(state, segment, &cost)

@@ -20,7 +20,7 @@ pub(in super::super) fn gemma3(
     let count = patches(fields, square(fields, "image_size", 224)?, patch)?;
     let channels = fields.heads_if("num_channels")?.unwrap_or(3);
     let values = patch_values(fields, channels, patch, 1)?;
-    fields.only("vision_use_head", false)?;
+    let pooled = fields.flag("vision_use_head", true)?;
     let kind = NormKind::ScaleAndBias;
     let layer = VisionLayer {
         hidden,
@@ -37,6 +37,14 @@ pub(in super::super) fn gemma3(
     let all = Shard::Replicated;
     let tokens = outer.length_if("mm_tokens_per_image")?.unwrap_or(256);
     outer.at_most("mm_tokens_per_image", tokens, count, "the patches of an image")?;
+    let mut exit = vec![kind.op("post_norm", hidden)];
+    if pooled {
+        // SigLIP's pooling head: weights that stand in the class although the projector reads the patches.
+        let attention = 4 * (hidden * hidden + hidden);
+        let feed = 2 * hidden * layer.ffn + hidden + layer.ffn;
+        exit.push(weights("pooling_head", hidden + attention + 2 * hidden + feed, all));
+    }
+    exit.extend([norm("projector_norm", hidden, hidden), linear("projector", hidden, text, false, all)]);
     Ok(Tower {
         stream: Stream::Vision,
         stem: vec![
@@ -44,11 +52,7 @@ pub(in super::super) fn gemma3(
             weights("position_embedding", count * hidden, all),
         ],
         layers: vec![class; fields.layers("num_hidden_layers")? as usize],
-        exit: vec![
-            kind.op("post_norm", hidden),
-            norm("projector_norm", hidden, hidden),
-            linear("projector", hidden, text, false, all),
-        ],
+        exit,
         exit_ratio: count / tokens,
     })
 }
@@ -63,10 +67,11 @@ pub(in super::super) fn gemma4(fields: &Fields, text: u64, draft: &mut Draft) ->
     fields.divides("num_key_value_heads", kv_heads, heads, "num_attention_heads")?;
     let dim = fields.heads("head_dim")?;
     let _ = fields.heads_if("global_head_dim")?;
-    let bias = fields.flag("attention_bias", false)?;
-    let _ = fields.flag("use_clipped_linears", false)?;
+    // Known to the config and without effect on the class's weights.
+    let _ = (fields.flag("attention_bias", false)?, fields.flag("use_clipped_linears", false)?);
+    let _ = fields.length_if("max_position_embeddings")?;
     let plain = Gqa::plain(hidden, heads, kv_heads, dim);
-    let attention = Gqa { qkv_bias: bias, o_bias: bias, qk_norm: QkNorm::Head, span: Span::Bidirectional, ..plain };
+    let attention = Gqa { qk_norm: QkNorm::Head, span: Span::Bidirectional, ..plain };
     let around = |name| Some(NormKind::Scale.op(name, hidden));
     let feed = mlp(hidden, fields.width("intermediate_size")?, true, false);
     let parts = vec![

@@ -1,0 +1,62 @@
+//! `espalier check`: price a given plan.
+
+use super::output::Output;
+use super::question::inputs;
+use super::{ANSWERED, DOES_NOT_FIT, Ended, input};
+use crate::cost::CostOptions;
+use crate::plan::file::PlanFile;
+use crate::question::Question;
+use crate::report;
+use crate::space::check::{Checked, check};
+use crate::space::planner::PlanError;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// Arguments of `check`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Plan file: what `espalier plan --json` prints or `-o` writes (`-` for standard input)
+    #[arg(value_name = "PLAN")]
+    file: PathBuf,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    question: &'a Question,
+    #[serde(flatten)]
+    checked: &'a Checked,
+    legal: Option<bool>,
+    broken_rules: [(); 0],
+}
+
+/// Runs it.
+pub(super) fn run(args: &Args, output: &Output) -> Ended {
+    let name = args.file.display().to_string();
+    let file = PlanFile::parse(&input::text(&args.file)?, &name)?;
+    let folder = args.file.parent().unwrap_or(Path::new("")).to_owned();
+    let question = Question { folder, ..file.question };
+    let cost = match file.cost_options {
+        Some(written) => serde_json::from_value(written).map_err(|e| {
+            let error = crate::error::InputError::new(crate::error::Kind::InvalidValue).at("cost_options");
+            error.expected(e).in_file(&name)
+        })?,
+        None => CostOptions::default(),
+    };
+    let inputs =
+        inputs(&question, cost).map_err(|e| if e.file.is_some() { e } else { e.inside("question").in_file(&name) })?;
+    let checked = check(&inputs, &file.plan).map_err(|e| match e {
+        PlanError::Input(e) => PlanError::Input(e.in_file(&name)),
+        other => other,
+    })?;
+    let document = serde_json::to_value(Document {
+        schema: "espalier/check/1",
+        question: &question,
+        checked: &checked,
+        legal: None,
+        broken_rules: [],
+    })
+    .map_err(|e| super::Failure::Internal(e.to_string()))?;
+    output.answer(&document, |style| report::check(&checked, file.stated.as_ref(), &inputs, style))?;
+    Ok(if checked.fits { ANSWERED } else { DOES_NOT_FIT })
+}

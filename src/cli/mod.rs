@@ -1,0 +1,93 @@
+//! The command line: arguments in, exit codes out.
+//!
+//! Exit codes: 0 answered; 1 internal error; 2 bad input; 3 infeasible or does not fit; 4 a limit was met before there was a
+//! plan; 5 illegal for the target; 130 interrupted (the best so far is printed).
+
+mod check;
+mod failure;
+mod input;
+mod min_gpus;
+mod model;
+mod output;
+mod plan;
+mod progress;
+mod question;
+mod search;
+mod values;
+
+use crate::error::InputError;
+use clap::{Parser, Subcommand};
+use failure::Failure;
+use output::{Color, Output};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+/// Everything went well.
+const ANSWERED: u8 = 0;
+/// A fault of this program.
+const INTERNAL: u8 = 1;
+/// The input is wrong.
+const BAD_INPUT: u8 = 2;
+/// Nothing fits, or the given plan does not.
+const DOES_NOT_FIT: u8 = 3;
+/// A limit was met before there was a plan.
+const NO_PLAN: u8 = 4;
+/// Interrupted; the best so far is printed.
+const INTERRUPTED: u8 = 130;
+
+/// Plans the training of large models: per-layer parallel strategies and pipeline schedules, with proven gaps.
+#[derive(Debug, Parser)]
+#[command(name = "espalier", version, about, propagate_version = true, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// Print one JSON object instead of text; errors as JSON on standard error
+    #[arg(long, global = true)]
+    json: bool,
+    /// Colours: on terminals only, unless NO_COLOR is set
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    color: Color,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Search for the plan that trains fastest and fits
+    Plan(plan::Args),
+    /// Price a given plan, without a search
+    Check(check::Args),
+    /// Show what a model is: layer classes, parameters, FLOPs, memory
+    Model(model::Args),
+    /// Find the smallest number of devices on which a model trains, and the smallest that makes sense
+    MinGpus(min_gpus::Args),
+}
+
+/// Reads the arguments of the process, does what they ask, and says how it ended.
+pub fn main() -> ExitCode {
+    let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    let json = arguments.iter().skip(1).take_while(|a| *a != "--").any(|a| a == "--json");
+    let cli = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        Err(error) => return ExitCode::from(failure::usage(&error, json)),
+    };
+    let output = Output::new(cli.json, cli.color);
+    let done = catch_unwind(AssertUnwindSafe(|| match cli.command {
+        Command::Plan(args) => plan::run(args, &output),
+        Command::Check(args) => check::run(&args, &output),
+        Command::Model(args) => model::run(&args, &output),
+        Command::MinGpus(args) => min_gpus::run(&args, &output),
+    }));
+    ExitCode::from(match done {
+        Ok(Ok(code)) => code,
+        Ok(Err(failure)) => failure.report(&output),
+        Err(_) => Failure::Internal("it panicked; the message above says where".to_owned()).report(&output),
+    })
+}
+
+/// How a command ends.
+type Ended = Result<u8, Failure>;
+
+impl From<InputError> for Failure {
+    fn from(error: InputError) -> Self {
+        Failure::Input(error)
+    }
+}

@@ -1,0 +1,72 @@
+//! `espalier plan`: search for a plan.
+
+use super::output::{Output, say};
+use super::progress::{Bar, interrupt};
+use super::question::{QuestionArgs, inputs};
+use super::search::{SearchArgs, threads};
+use super::{ANSWERED, Ended, INTERRUPTED};
+use crate::plan::file;
+use crate::question::Question;
+use crate::report;
+use crate::search::budget::Stop;
+use crate::space::answer::Answer;
+use crate::space::planner::{Watch, plan};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Arguments of `plan`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    question: QuestionArgs,
+    #[command(flatten)]
+    search: SearchArgs,
+    /// Write the plan file here; `espalier check` reads it
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<PathBuf>,
+}
+
+/// What `--json` prints and a plan file holds.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    question: &'a Question,
+    #[serde(flatten)]
+    answer: &'a Answer,
+    legal: Option<bool>,
+    broken_rules: [(); 0],
+}
+
+/// Runs it.
+pub(super) fn run(args: Args, output: &Output) -> Ended {
+    let mut question = args.question.question()?;
+    args.search.change(&mut question.search);
+    let inputs = inputs(&question, args.question.cost())?;
+    let question = file::self_contained(&question)?;
+    if let Some(path) = &args.output {
+        file::can_save(path)?;
+    }
+    threads(&inputs.search)?;
+    let mut bar = Bar::new("pricing uniform plans");
+    let mut answer = plan(&inputs, Watch { interrupt: interrupt(), observer: Some(&mut bar), quick: false })?;
+    drop(bar);
+    if let Some(target) = &inputs.search.target {
+        answer.notes.push(format!("the rules of the target `{target}` are not checked yet"));
+    }
+    let document = serde_json::to_value(Document {
+        schema: file::SCHEMA,
+        question: &question,
+        answer: &answer,
+        legal: None,
+        broken_rules: [],
+    })
+    .map_err(|e| super::Failure::Internal(e.to_string()))?;
+    if let Some(path) = &args.output {
+        file::save(path, &document)?;
+    }
+    output.answer(&document, |style| report::plan(&answer, &inputs, style))?;
+    if let Some(path) = args.output.filter(|_| !output.json) {
+        say(&format!("plan written to {}", path.display()));
+    }
+    Ok(if answer.search.stop_reason == Stop::Interrupted { INTERRUPTED } else { ANSWERED })
+}

@@ -1,0 +1,29 @@
+//! What a person reads on a terminal: plans, prices, models and errors as aligned text of at most [`WIDTH`] columns.
+//!
+//! Every function here turns finished answers into text; nothing is computed that the JSON output does not also have.
+
+mod breakdown;
+mod check;
+mod layers;
+
+mod min_gpus;
+mod model;
+mod number;
+mod plan;
+mod refusal;
+mod style;
+mod table;
+
+pub use check::check;
+pub use layers::{Shape, shape};
+
+pub use min_gpus::min_gpus;
+pub use model::model;
+pub use number::{grouped, percent, seconds, short_count};
+pub use plan::plan;
+pub use refusal::infeasible;
+pub use style::Style;
+pub use table::{Align, Table};
+
+/// Columns of a report.
+pub const WIDTH: usize = 110;

@@ -1,0 +1,217 @@
+//! Simulated annealing by several chains side by side, on genomes and with the problem's own moves.
+//!
+//! Each chain proposes one neighbour, all are priced in one batch, each accepts or not (Kirkpatrick et al. 1983). The
+//! temperature is relative to the objective and falls geometrically over the evaluations left; now and then the worst
+//! chain goes on from the best one.
+
+use super::backend::Backend;
+use super::budget::Stop;
+use super::evaluator::Evaluator;
+use super::genome::{Decoder, Genome, Wish};
+use super::problem::{Key128, Problem};
+use super::score::Score;
+use super::stream::Stream;
+use super::vary::{Operator, Selector, vary};
+use serde::{Deserialize, Serialize};
+
+/// Parameters of annealing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Anneal {
+    /// Chains side by side.
+    pub chains: usize,
+    /// First temperature, as a share of the objective.
+    pub hot: f64,
+    /// Last temperature, as a share of the objective.
+    pub cold: f64,
+    /// Rounds between two replacements of the worst chain by the best, as a share of all rounds.
+    pub exchange: f64,
+}
+
+impl Default for Anneal {
+    fn default() -> Self {
+        // Hot enough to accept one percent of the objective at first, cold enough to tell a hundredth of a percent at
+        // last: the sizes of a resharding and of a rounding in a plan of tens of layers. Few chains: each gets a
+        // share of the evaluations only.
+        Self { chains: 4, hot: 0.01, cold: 1e-4, exchange: 0.02 }
+    }
+}
+
+/// Evaluations over which the temperature falls where the budget does not limit them; then it starts again.
+const USUAL_BUDGET: u64 = 20_000;
+/// Attempts at a neighbour that has not been priced yet.
+const ATTEMPTS: usize = 4;
+
+struct Chain<S> {
+    genome: Genome,
+    solution: S,
+    score: Score,
+}
+
+impl Anneal {
+    fn run<P: Problem>(&self, problem: &P, seed: u64, evaluator: &mut Evaluator<'_, P>) -> Result<Stop, Stop> {
+        let chains = self.chains.max(1);
+        let mut decoder = Decoder::new(problem);
+        let mut visit = 0;
+        for cycle in 0.. {
+            let rounds = (evaluator.remaining().unwrap_or(USUAL_BUDGET) / chains as u64).max(1);
+            let mut all = self.begin(&mut decoder, seed, cycle, evaluator)?;
+            let mut selector = Selector::new(Operator::neighbours(problem));
+            let exchange = ((rounds as f64 * self.exchange) as u64).max(1);
+            for round in 1..=rounds {
+                visit += 1;
+                let temperature = self.hot * (self.cold / self.hot).powf(round as f64 / rounds as f64);
+                self.round(problem, &mut decoder, &mut selector, &mut all, (seed, visit), temperature, evaluator)?;
+                if round.is_multiple_of(exchange) {
+                    replace_worst(&mut all);
+                }
+            }
+        }
+        Ok(Stop::Exhausted)
+    }
+
+    fn begin<P: Problem>(
+        &self,
+        decoder: &mut Decoder<'_, P>,
+        seed: u64,
+        cycle: u64,
+        evaluator: &mut Evaluator<'_, P>,
+    ) -> Result<Vec<Chain<P::Solution>>, Stop> {
+        let mut founders = Vec::new();
+        let handed: Vec<_> = evaluator.archive().iter().take(self.chains.max(1)).cloned().collect();
+        for index in 0..self.chains.max(1) {
+            let mut stream = Stream::new(seed, 0, cycle, index as u64);
+            let made = match handed.get(index % handed.len().max(1)) {
+                Some(entry) => match &entry.path {
+                    Some(path) => decoder.follow(path),
+                    None => decoder.encode(&entry.solution, &mut stream),
+                },
+                None if index == 0 => kept(decoder.greedy(), evaluator)?,
+                None => None,
+            };
+            let made = match made {
+                Some(made) => Some(made),
+                None => kept(decoder.decode(&mut stream, |_, _| Wish::Likely), evaluator)?,
+            };
+            founders.extend(made);
+        }
+        let candidates = founders.iter().map(|(g, x)| evaluator.candidate(x.clone(), Some(&g.path()))).collect();
+        let scores = evaluator.ask(candidates)?;
+        Ok(founders
+            .into_iter()
+            .zip(scores)
+            .map(|((genome, solution), score)| Chain { genome, solution, score })
+            .collect())
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn round<P: Problem>(
+        &self,
+        problem: &P,
+        decoder: &mut Decoder<'_, P>,
+        selector: &mut Selector,
+        chains: &mut [Chain<P::Solution>],
+        (seed, visit): (u64, u64),
+        temperature: f64,
+        evaluator: &mut Evaluator<'_, P>,
+    ) -> Result<(), Stop> {
+        let mut proposals = Vec::with_capacity(chains.len());
+        let mut proposed: Vec<Key128> = Vec::with_capacity(chains.len());
+        for (number, chain) in chains.iter().enumerate() {
+            let mut stream = Stream::new(seed, number as u64 + 1, visit, 0);
+            let mut proposal = None;
+            for _ in 0..ATTEMPTS {
+                let (operator, kind) = selector.draw(&mut stream);
+                let from = (&chain.genome, &chain.solution);
+                match vary(problem, decoder, kind, from, &chain.genome, &mut stream) {
+                    Ok((genome, solution)) => {
+                        let key = problem.key(&solution);
+                        let new = evaluator.seen(key).is_none() && !proposed.contains(&key);
+                        proposal = Some((number, operator, genome, solution, key, stream.unit()));
+                        if new {
+                            break;
+                        }
+                        evaluator.repeated();
+                    }
+                    Err(violation) => evaluator.dead_end(violation)?,
+                }
+            }
+            if let Some(proposal) = proposal {
+                proposed.push(proposal.4);
+                proposals.push(proposal);
+            }
+        }
+        let candidates = proposals.iter().map(|p| evaluator.candidate(p.3.clone(), Some(&p.2.path()))).collect();
+        let scores = evaluator.ask(candidates)?;
+        let unit = evaluator.cutoff().map_or(1.0, f64::abs).max(f64::MIN_POSITIVE);
+        for ((number, operator, genome, solution, _, luck), score) in proposals.into_iter().zip(scores) {
+            let chain = &mut chains[number];
+            selector.credit(operator, score < chain.score);
+            if accepts(chain.score, score, temperature, unit, luck) {
+                *chain = Chain { genome, solution, score };
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A path, or a dead end counted.
+fn kept<P: Problem, T>(made: Result<T, f64>, evaluator: &mut Evaluator<'_, P>) -> Result<Option<T>, Stop> {
+    match made {
+        Ok(made) => Ok(Some(made)),
+        Err(violation) => evaluator.dead_end(violation).map(|()| None),
+    }
+}
+
+/// Metropolis' rule among feasible scores (differences as shares of `unit`) and among infeasible ones (differences of
+/// violations); never from feasible to infeasible.
+fn accepts(old: Score, new: Score, temperature: f64, unit: f64, luck: f64) -> bool {
+    let worse = match (old, new) {
+        (Score::Feasible(old), Score::Feasible(new)) => (new - old) / unit,
+        (Score::Infeasible(old), Score::Infeasible(new)) => new - old,
+        _ => return new <= old,
+    };
+    worse <= 0.0 || luck < (-worse / temperature).exp()
+}
+
+fn replace_worst<S: Clone>(chains: &mut [Chain<S>]) {
+    let by_score = |i: &usize| (chains[*i].score, *i);
+    let best = (0..chains.len()).min_by_key(by_score);
+    let worst = (0..chains.len()).max_by_key(by_score);
+    if let (Some(best), Some(worst)) = (best, worst)
+        && best != worst
+    {
+        let Chain { genome, solution, score } = &chains[best];
+        chains[worst] = Chain { genome: genome.clone(), solution: solution.clone(), score: *score };
+    }
+}
+
+impl<P: Problem> Backend<P> for Anneal {
+    fn name(&self) -> &'static str {
+        "anneal"
+    }
+
+    fn identity(&self) -> String {
+        format!("{self:?}")
+    }
+
+    fn search(&self, problem: &P, seed: u64, evaluator: &mut Evaluator<'_, P>) -> Stop {
+        self.run(problem, seed, evaluator).unwrap_or_else(|stop| stop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn better_is_always_accepted_and_infeasible_never_replaces_feasible() {
+        let (hot, unit) = (1e9, 1.0);
+        assert!(accepts(Score::Feasible(2.0), Score::Feasible(1.0), 1e-9, unit, 0.999));
+        assert!(accepts(Score::Infeasible(2.0), Score::Feasible(9.0), 1e-9, unit, 0.999));
+        assert!(accepts(Score::Feasible(1.0), Score::Feasible(2.0), hot, unit, 0.999));
+        assert!(!accepts(Score::Feasible(1.0), Score::Feasible(2.0), 1e-9, unit, 0.5));
+        assert!(!accepts(Score::Feasible(1.0), Score::Infeasible(0.1), hot, unit, 0.0));
+        assert!(!accepts(Score::Feasible(1.0), Score::Failed, hot, unit, 0.0));
+    }
+}

@@ -1,0 +1,47 @@
+//! What a search leaves behind so that it can go on: the scores it has paid for.
+//!
+//! A search is a function of (question, seed, budget, scores): run again from its start with the paid scores at hand
+//! it retraces its steps without evaluating anything, and then goes on. So the file holds no state of any backend, a
+//! resumed run equals an uninterrupted one by construction, and the budget may be larger the second time.
+
+use super::score::Score;
+use crate::memo::file::{self, FileError, Header};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const HEADER: Header = Header { kind: *b"srch", version: 1 };
+
+/// Where and how often a search saves itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Checkpointing {
+    /// The file.
+    pub path: PathBuf,
+    /// Time between saves; the search also saves itself when it stops.
+    pub every: Duration,
+    /// Go on from the file if it is there.
+    pub resume: bool,
+}
+
+/// The content of a checkpoint.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// Wall time spent so far.
+    pub elapsed: Duration,
+    /// Distinct evaluations so far.
+    pub evaluations: u64,
+    /// Every score paid for, by key and fidelity, in the order of the keys.
+    pub scores: Vec<(u128, Score)>,
+}
+
+impl Checkpoint {
+    /// Writes it to `path`, whole or not at all. `question` identifies problem, backend, parameters and seed.
+    pub fn save(&self, path: &Path, question: u128) -> Result<(), FileError> {
+        file::write(path, HEADER, question, self)
+    }
+
+    /// Reads a checkpoint of the same question.
+    pub fn load(path: &Path, question: u128) -> Result<Self, FileError> {
+        file::read(path, HEADER, question)
+    }
+}

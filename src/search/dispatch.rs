@@ -1,0 +1,61 @@
+//! Evaluations side by side: in index order, with panics turned into failures, cut short when asked to.
+
+use super::problem::{Fidelity, Problem};
+use super::score::Score;
+use rayon::prelude::*;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+/// Batches that take less than this in all are not worth waking another thread for (one rayon dispatch: about 5 us).
+const WORTH_SHARING_S: f64 = 30e-6;
+
+/// One evaluation that took place.
+pub(super) struct Evaluated {
+    pub score: Score,
+    pub seconds: f64,
+    /// What the evaluation said when it panicked.
+    pub panic: Option<String>,
+}
+
+/// Prices `solutions` in order. `None` where `halted` became true first. `expected_s` guesses the seconds of one.
+pub(super) fn evaluate<P: Problem>(
+    problem: &P,
+    solutions: &[&P::Solution],
+    fidelity: Fidelity,
+    expected_s: f64,
+    halted: &(dyn Fn() -> bool + Sync),
+) -> Vec<Option<Evaluated>> {
+    let one = |solution: &&P::Solution| (!halted()).then(|| evaluate_one(problem, solution, fidelity));
+    if solutions.len() < 2 || expected_s * (solutions.len() as f64) < WORTH_SHARING_S {
+        solutions.iter().map(one).collect()
+    } else {
+        solutions.par_iter().with_max_len(1).map(one).collect()
+    }
+}
+
+fn evaluate_one<P: Problem>(problem: &P, solution: &P::Solution, fidelity: Fidelity) -> Evaluated {
+    let start = Instant::now();
+    // A problem whose evaluation panicked half-way is asked again only about other solutions, through shared
+    // references; what it keeps inside must survive a panic, as anything shared between threads must.
+    let result = catch_unwind(AssertUnwindSafe(|| problem.score(solution, fidelity)));
+    let seconds = start.elapsed().as_secs_f64();
+    match result {
+        Ok(score) => Evaluated { score: sound(score), seconds, panic: None },
+        Err(payload) => Evaluated { score: Score::Failed, seconds, panic: Some(message(payload.as_ref())) },
+    }
+}
+
+/// A score as built by its constructors, however it was built.
+fn sound(score: Score) -> Score {
+    match score {
+        Score::Feasible(x) => Score::feasible(x),
+        Score::Infeasible(v) => Score::infeasible(v),
+        Score::Failed => Score::Failed,
+    }
+}
+
+fn message(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|s| (*s).to_string());
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panicked without a message".into())
+}

@@ -1,0 +1,149 @@
+//! A path as a genome: what was decided about each slot, whatever the option was called there.
+
+use super::problem::{Allele, Node, Problem, Slot};
+use super::stream::Stream;
+use super::walk::{Decision, End, PriorSampler, Walk};
+
+/// One decision of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gene {
+    /// What it is about.
+    pub slot: Slot,
+    /// What was decided.
+    pub allele: Allele,
+    /// The option taken.
+    pub option: u32,
+    /// How many options there were.
+    pub options: u32,
+}
+
+/// The decisions of a complete path in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Genome {
+    genes: Vec<Gene>,
+    by_slot: Vec<u32>,
+}
+
+impl Genome {
+    fn new(genes: Vec<Gene>) -> Self {
+        let mut by_slot: Vec<u32> = (0..genes.len() as u32).collect();
+        by_slot.sort_by_key(|i| genes[*i as usize].slot);
+        Self { genes, by_slot }
+    }
+
+    /// The decisions.
+    pub fn genes(&self) -> &[Gene] {
+        &self.genes
+    }
+
+    /// The options in order.
+    pub fn path(&self) -> Vec<u32> {
+        self.genes.iter().map(|gene| gene.option).collect()
+    }
+
+    /// Where `slot` was decided; `hint` is where to look first.
+    pub fn find(&self, slot: Slot, hint: usize) -> Option<usize> {
+        if self.genes.get(hint).is_some_and(|gene| gene.slot == slot) {
+            return Some(hint);
+        }
+        let at = self.by_slot.partition_point(|i| self.genes[*i as usize].slot < slot);
+        let found = *self.by_slot.get(at)? as usize;
+        (self.genes[found].slot == slot).then_some(found)
+    }
+}
+
+/// What is wanted of a decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// The option nearest to an allele.
+    Allele(Allele),
+    /// The option this far from the one nearest to an allele.
+    Beside(Allele, i32),
+    /// This option.
+    Option(u32),
+    /// An option drawn by the prior.
+    Likely,
+    /// An option drawn uniformly.
+    Any,
+}
+
+/// Turns wishes into paths of one problem.
+pub struct Decoder<'p, P: Problem> {
+    problem: &'p P,
+    walk: Walk<'p, P>,
+    priors: PriorSampler,
+}
+
+impl<'p, P: Problem> Decoder<'p, P> {
+    /// A decoder for `problem`.
+    pub fn new(problem: &'p P) -> Self {
+        Self { problem, walk: Walk::new(problem), priors: PriorSampler::default() }
+    }
+
+    /// The path that comes nearest to what `wish` wants of each decision, and what it means.
+    pub fn decode(
+        &mut self,
+        stream: &mut Stream,
+        mut wish: impl FnMut(&Decision<'_, P>, &mut Stream) -> Wish,
+    ) -> Result<(Genome, P::Solution), f64> {
+        self.walk.back_to(0);
+        let (problem, priors) = (self.problem, &mut self.priors);
+        let end = self.walk.complete(None, |decision| match wish(&decision, stream) {
+            Wish::Allele(allele) => problem.nearest(decision.state, allele),
+            Wish::Beside(allele, by) => {
+                let nearest = i64::from(problem.nearest(decision.state, allele));
+                (nearest + i64::from(by)).clamp(0, i64::from(decision.options) - 1) as u32
+            }
+            Wish::Option(option) => option,
+            Wish::Likely => priors.draw(&decision, stream),
+            Wish::Any => stream.below(u64::from(decision.options)) as u32,
+        });
+        match end {
+            End::Complete => Ok(self.genome()),
+            End::DeadEnd(violation) => Err(violation),
+        }
+    }
+
+    /// The path of largest prior weight at every step.
+    pub fn greedy(&mut self) -> Result<(Genome, P::Solution), f64> {
+        self.walk.back_to(0);
+        let priors = &mut self.priors;
+        match self.walk.complete(None, |decision| priors.best(&decision)) {
+            End::Complete => Ok(self.genome()),
+            End::DeadEnd(violation) => Err(violation),
+        }
+    }
+
+    /// The genome of a path; `None` if it is none of this problem.
+    pub fn follow(&mut self, path: &[u32]) -> Option<(Genome, P::Solution)> {
+        self.walk.back_to(0);
+        for option in path {
+            match self.walk.node() {
+                Node::Choose { options, .. } if *option < options => self.walk.push(*option),
+                _ => return None,
+            }
+        }
+        (self.walk.node() == Node::Complete).then(|| self.genome())
+    }
+
+    /// The path that comes nearest to a solution, where the problem can tell its alleles.
+    pub fn encode(&mut self, solution: &P::Solution, stream: &mut Stream) -> Option<(Genome, P::Solution)> {
+        let alleles = self.problem.moves()?.alleles(solution);
+        self.decode(stream, |decision, _| alleles.get(decision.depth).map_or(Wish::Likely, |a| Wish::Allele(*a))).ok()
+    }
+
+    fn genome(&mut self) -> (Genome, P::Solution) {
+        let solution = self.walk.solution();
+        let path = self.walk.path().to_vec();
+        self.walk.back_to(0);
+        let mut genes = Vec::with_capacity(path.len());
+        for option in path {
+            if let Node::Choose { slot, options } = self.walk.node() {
+                let allele = self.problem.allele(self.walk.state(), option);
+                genes.push(Gene { slot, allele, option, options });
+            }
+            self.walk.push(option);
+        }
+        (Genome::new(genes), solution)
+    }
+}

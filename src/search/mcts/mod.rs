@@ -1,0 +1,180 @@
+//! Monte Carlo tree search for one player: PUCT with the problem's prior, batches, bounds.
+//!
+//! Selection is PUCT (Rosin 2011, "Multi-armed bandits with episode context"; Silver 2017) over costs brought to [0, 1],
+//! with visits under way counted as visits (WU-UCT, Liu 2020). What is fully explored is closed (MCTS-Solver, Winands
+//! 2008), and so is what a bound says cannot beat the best. A tree that finds nothing new gives way to a fresh one.
+
+mod tree;
+mod value;
+
+pub use value::ScaleKind;
+
+use super::backend::Backend;
+use super::budget::Stop;
+use super::evaluator::Evaluator;
+use super::problem::Problem;
+use super::score::Score;
+use super::stream::{Stream, mix};
+use super::walk::{End, PriorSampler, Walk};
+use serde::{Deserialize, Serialize};
+use tree::{Reached, Tree};
+
+/// Nodes of one tree, at about 200 bytes and its options each.
+const MAX_NODES: usize = 2_000_000;
+
+/// Parameters of tree search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Mcts {
+    /// Weight of exploration.
+    pub c: f64,
+    /// Share of the best in a node's value, the rest is the mean.
+    pub mix: f64,
+    /// How costs are brought to [0, 1].
+    pub scale: ScaleKind,
+    /// How much less than its parent an unvisited child is taken to be worth.
+    pub first_play_reduction: f64,
+    /// Descents before their solutions are priced together.
+    pub batch: usize,
+    /// Whether completions keep below the bound of what is known, where they can.
+    pub bounded: bool,
+    /// Evaluations without an improvement after which a fresh tree is grown; zero: an eighth of the budget.
+    pub patience: u64,
+    /// Share of noise in the priors of all trees but the first.
+    pub noise: f32,
+}
+
+impl Default for Mcts {
+    fn default() -> Self {
+        Self {
+            // c = 0.5, mean back-up, batches of 16 and restarts after an eighth of the budget were best or equal on
+            // sequences of layers and on schedules; batches up to 64 lose nothing.
+            c: 0.5,
+            mix: 0.0,
+            scale: ScaleKind::Minmax,
+            first_play_reduction: 0.0,
+            batch: 16,
+            bounded: true,
+            patience: 0,
+            noise: 0.25,
+        }
+    }
+}
+
+/// An eighth of this many evaluations is the patience where the budget does not limit them.
+const USUAL_BUDGET: u64 = 20_000;
+
+impl Mcts {
+    fn run<P: Problem>(&self, problem: &P, seed: u64, evaluator: &mut Evaluator<'_, P>) -> Result<Stop, Stop> {
+        let patience = match self.patience {
+            0 => (evaluator.remaining().unwrap_or(USUAL_BUDGET) / 8).max(1),
+            given => given,
+        };
+        let mut visits = 0;
+        for number in 0.. {
+            let noise = if number == 0 { 0.0 } else { self.noise };
+            let mut search = Search {
+                config: self,
+                problem,
+                tree: Tree::new(self, mix(&[seed, number]), noise),
+                walk: Walk::new(problem),
+                priors: PriorSampler::default(),
+                seed,
+                number,
+                visits,
+            };
+            let mut best = f64::INFINITY;
+            let mut improved = evaluator.evaluations();
+            while evaluator.evaluations() - improved < patience && search.tree.len() < MAX_NODES {
+                let reached = search.batch(evaluator)?;
+                if reached < best {
+                    (best, improved) = (reached, evaluator.evaluations());
+                }
+                if search.tree.is_closed() {
+                    evaluator.proved();
+                    return Ok(Stop::Exhausted);
+                }
+            }
+            visits = search.visits;
+        }
+        Ok(Stop::Exhausted)
+    }
+}
+
+struct Search<'p, P: Problem> {
+    config: &'p Mcts,
+    problem: &'p P,
+    tree: Tree,
+    walk: Walk<'p, P>,
+    priors: PriorSampler,
+    seed: u64,
+    number: u64,
+    visits: u64,
+}
+
+impl<P: Problem> Search<'_, P> {
+    /// One batch of descents; the best objective among them.
+    fn batch(&mut self, evaluator: &mut Evaluator<'_, P>) -> Result<f64, Stop> {
+        let cutoff = evaluator.cutoff();
+        let mut candidates = Vec::with_capacity(self.config.batch);
+        let mut ways = Vec::with_capacity(self.config.batch);
+        for _ in 0..self.config.batch.max(1) {
+            let Some((way, reached)) = self.tree.descend(self.config, &mut self.walk, self.problem, cutoff) else {
+                break;
+            };
+            self.visits += 1;
+            let end = match reached {
+                Reached::Complete => End::Complete,
+                Reached::DeadEnd(violation) => End::DeadEnd(violation),
+                Reached::Open => self.roll_out(cutoff),
+                Reached::Closing => {
+                    evaluator.poll()?;
+                    continue;
+                }
+            };
+            match end {
+                End::Complete => {
+                    candidates.push(evaluator.candidate(self.walk.solution(), Some(self.walk.path())));
+                    ways.push(way);
+                }
+                End::DeadEnd(violation) => {
+                    self.tree.back_up(&way, violation.is_finite().then_some(Err(violation)));
+                    evaluator.dead_end(violation)?;
+                }
+            }
+        }
+        let mut best = f64::INFINITY;
+        for (way, score) in ways.iter().zip(evaluator.ask(candidates)?) {
+            let cost = match score {
+                Score::Feasible(objective) => Ok(objective),
+                Score::Infeasible(violation) => Err(violation),
+                Score::Failed => Err(f64::INFINITY),
+            };
+            best = cost.map_or(best, |objective| best.min(objective));
+            self.tree.back_up(way, Some(cost));
+        }
+        debug_assert_eq!(self.tree.pending(), 0, "every visit that began has ended");
+        Ok(best)
+    }
+
+    fn roll_out(&mut self, cutoff: Option<f64>) -> End {
+        let mut stream = Stream::new(self.seed, self.number, self.visits, 1);
+        let cutoff = cutoff.filter(|_| self.config.bounded);
+        let priors = &mut self.priors;
+        self.walk.complete(cutoff, |decision| priors.draw(&decision, &mut stream))
+    }
+}
+
+impl<P: Problem> Backend<P> for Mcts {
+    fn name(&self) -> &'static str {
+        "mcts"
+    }
+
+    fn identity(&self) -> String {
+        format!("{self:?}")
+    }
+
+    fn search(&self, problem: &P, seed: u64, evaluator: &mut Evaluator<'_, P>) -> Stop {
+        self.run(problem, seed, evaluator).unwrap_or_else(|stop| stop)
+    }
+}

@@ -1,0 +1,193 @@
+//! Why nothing fits, and the cheapest changes that would make it fit, each verified by planning it.
+
+use super::answer::{Fix, Infeasible};
+use super::layerwise::LayerwiseSpace;
+use super::planner::{Inputs, PlanError, Watch, plan};
+use super::tasks::splits;
+use crate::error::{InputError, Kind};
+use crate::job::Storage;
+use crate::question::SearchOptions;
+use crate::units::Bytes;
+
+/// No combination of stages and micro-batches exists at all.
+pub fn no_task(inputs: &Inputs) -> InputError {
+    let constraints: Vec<String> =
+        inputs.search.fix.iter().chain(&inputs.search.forbid).map(ToString::to_string).collect();
+    InputError::new(Kind::Inconsistent)
+        .at("search")
+        .found(if constraints.is_empty() { "no constraint".into() } else { constraints.join(", ") })
+        .expected("constraints that leave some number of stages dividing the devices")
+}
+
+/// The leanest plan's need and its stage, over all tasks.
+pub fn leanest(space: &LayerwiseSpace) -> Option<(f64, usize, u32)> {
+    let parts = &space.estimator.spine.parts;
+    let mut best: Option<(f64, usize, u32)> = None;
+    for task in 0..space.tasks.len() {
+        let key = &space.tasks[task];
+        // More chunks per stage only keep more alive.
+        if key.chunks > 1 {
+            continue;
+        }
+        let Some(table) = space.table(task) else { continue };
+        let live = space.live(task);
+        for sizes in splits(space.estimator.spine, u64::from(key.pipeline)) {
+            let mut worst = (0.0f64, 0u32);
+            for (s, range) in LayerwiseSpace::chunk_ranges(&sizes).into_iter().enumerate() {
+                let (mut used, mut peak) = (0.0, 0.0f64);
+                for i in range {
+                    let options = &table.classes[parts[i as usize] as usize].options;
+                    let need = |o: &crate::search::decompose::ChainOption| o.fixed + live[s][0] * o.scaled;
+                    if let Some(o) = options.iter().min_by(|a, b| (need(a) + a.peak).total_cmp(&(need(b) + b.peak))) {
+                        used += need(o);
+                        peak = peak.max(o.peak);
+                    }
+                }
+                if used + peak > worst.0 {
+                    worst = (used + peak, s as u32);
+                }
+            }
+            if best.is_none_or(|b| worst.0 < b.0) {
+                best = Some((worst.0, task, worst.1));
+            }
+        }
+    }
+    best
+}
+
+/// Explains that nothing fits; looks for changes that help if `look`.
+pub fn infeasible(inputs: &Inputs, space: &LayerwiseSpace, look: bool) -> Infeasible {
+    use crate::cost::options::{ALLOCATOR_FACTOR, CONTEXT_MEMORY, SAFE_SHARE};
+    let available = space.estimator.allocatable() * ALLOCATOR_FACTOR + CONTEXT_MEMORY.0;
+    let leanest = leanest(space);
+    let needed = leanest.map(|l| l.0 * ALLOCATOR_FACTOR + CONTEXT_MEMORY.0);
+    let tightest = match (leanest, needed) {
+        (Some((_, task, stage)), Some(needed)) => {
+            let key = &space.tasks[task];
+            format!(
+                "memory of stage {stage} in the leanest plan (PP{}, {} micro-batches): {} needed, {} usable ({:.0} % of what the device shows)",
+                key.pipeline,
+                key.micro_batches,
+                Bytes(needed),
+                Bytes(available),
+                100.0 * SAFE_SHARE
+            )
+        }
+        _ => "no strategy of some part satisfies the constraints and divisibility rules".into(),
+    };
+    Infeasible {
+        tightest,
+        needed_bytes: needed,
+        available_bytes: available,
+        fixes: if look { fixes(inputs, needed) } else { Vec::new() },
+    }
+}
+
+/// A quick plan of a changed question.
+fn verify(change: &str, inputs: &Inputs) -> Option<Fix> {
+    let quick = Inputs {
+        search: SearchOptions {
+            target_gap: Some(QUICK_GAP),
+            backend: Some("exact".into()),
+            top: 1,
+            ..inputs.search.clone()
+        },
+        ..inputs.clone()
+    };
+    match quick.with_space(|space| leanest(&space).is_some_and(|l| l.0 <= space.estimator.allocatable())) {
+        Ok(true) => {}
+        _ => return None,
+    }
+    match plan(&quick, Watch { quick: true, ..Watch::default() }) {
+        Ok(answer) => Some(Fix {
+            change: change.to_owned(),
+            iteration_time_s: answer.estimate.iteration_time_s,
+            peak_memory_bytes: answer.estimate.peak_memory_bytes,
+        }),
+        Err(PlanError::Input(_) | PlanError::Infeasible(_) | PlanError::NoPlan(_) | PlanError::Internal(_)) => None,
+    }
+}
+
+/// Gap at which a verifying plan is good enough.
+const QUICK_GAP: f64 = 0.2;
+
+/// Changes in order of what they cost a user: constraints, then formats, then batch and sequence, then hardware.
+fn fixes(inputs: &Inputs, needed: Option<f64>) -> Vec<Fix> {
+    let mut list = Vec::new();
+    let mut offer = |change: String, changed: Inputs| {
+        if list.len() < MOST_FIXES
+            && let Some(fix) = verify(&change, &changed)
+        {
+            list.push(fix);
+        }
+    };
+    for (i, c) in inputs.search.fix.iter().enumerate() {
+        let mut changed = inputs.clone();
+        changed.search.fix.remove(i);
+        offer(format!("drop the constraint --fix {c}"), changed);
+    }
+    for (i, c) in inputs.search.forbid.iter().enumerate() {
+        let mut changed = inputs.clone();
+        changed.search.forbid.remove(i);
+        offer(format!("drop the constraint --forbid {c}"), changed);
+    }
+    if let Some(limit) = inputs.job.memory_limit {
+        let mut changed = inputs.clone();
+        changed.job.memory_limit = None;
+        offer(format!("lift the memory limit of {limit}"), changed);
+    }
+    if inputs.job.gradients == Storage::Fp32 {
+        let mut changed = inputs.clone();
+        changed.job.gradients = Storage::Bf16;
+        offer("accumulate gradients in bf16".into(), changed);
+    }
+    if inputs.job.moments == Storage::Fp32 {
+        let mut changed = inputs.clone();
+        changed.job.moments = Storage::Bf16;
+        changed.job.gradients = Storage::Bf16;
+        offer("keep gradients and optimizer moments in bf16".into(), changed);
+    }
+    let mut sequence = inputs.job.sequence / 2;
+    while sequence >= SHORTEST {
+        let mut changed = inputs.clone();
+        changed.job.sequence = sequence;
+        if let Some(fix) = verify(&format!("shorten the sequence to {sequence}"), &changed) {
+            if list.len() < MOST_FIXES {
+                list.push(fix);
+            }
+            break;
+        }
+        sequence /= 2;
+    }
+    if let [pool] = inputs.cluster.pools.as_slice()
+        && let Some(needed) = needed
+    {
+        // States shrink with the devices, so that this many times as many is where to begin.
+        let shown = inputs.job.memory_limit.unwrap_or(pool.device.memory).0;
+        let first = ((needed / shown).ceil() as u64).clamp(2, 1 << 10).next_power_of_two();
+        for times in [first, first * 2, first * 4] {
+            let Some(changed) = larger(inputs, times) else { break };
+            let nodes = pool.devices * times / pool.devices_per_node.max(1);
+            let change = format!("use {} devices ({nodes} nodes) instead of {}", pool.devices * times, pool.devices);
+            if let Some(fix) = verify(&change, &changed) {
+                list.push(fix);
+                break;
+            }
+        }
+    }
+    list
+}
+
+/// The question on `times` as many devices: more nodes at the outermost level.
+fn larger(inputs: &Inputs, times: u64) -> Option<Inputs> {
+    let mut changed = inputs.clone();
+    let pool = changed.cluster.pools.first_mut()?;
+    let devices = pool.devices.checked_mul(times)?;
+    *pool = pool.resized(devices)?;
+    Some(changed)
+}
+
+/// Fixes that a user reads.
+const MOST_FIXES: usize = 5;
+/// Sequences shorter than this are not offered.
+const SHORTEST: u64 = 1024;

@@ -1,0 +1,344 @@
+//! From question to answer: builds the space, finds uniform plans, searches, compares and explains.
+
+use super::answer::{Alternative, Answer, Infeasible, NEAR_TIE, Priced, ProvenBound, SearchReport, WORTH_IT};
+use super::fast::Choice;
+use super::layerwise::LayerwiseSpace;
+use super::tasks::TaskKey;
+use super::uniform::{self, Uniform};
+use super::{diagnose, explain};
+use crate::cluster::{Cluster, Pool};
+use crate::cost::{CostOptions, Mesh};
+use crate::error::{InputError, Kind};
+use crate::estimate::{Estimate, EstimateError, Estimator};
+use crate::job::Job;
+use crate::model::{Model, Stream, SublayerKind};
+use crate::plan::{LayerStrategy, PartClass, PartKind, Plan, Recompute, Spine};
+use crate::question::{Dim, SearchOptions};
+use crate::search::backend::Backend;
+use crate::search::budget::{Budget, Interrupt, Stop};
+use crate::search::exact::ExactSettings;
+use crate::search::exact::backend::Exact;
+use crate::search::outcome::{Observer, Outcome};
+use crate::search::problem::Fidelity;
+use crate::search::run::{Request, solve};
+use std::time::{Duration, Instant};
+
+/// What planning needs to know.
+#[derive(Debug, Clone)]
+pub struct Inputs {
+    /// The model.
+    pub model: Model,
+    /// Where it runs.
+    pub cluster: Cluster,
+    /// The job.
+    pub job: Job,
+    /// How to search.
+    pub search: SearchOptions,
+    /// What the cost model takes into account.
+    pub cost: CostOptions,
+}
+
+/// Who watches, and who may stop it.
+#[derive(Default)]
+pub struct Watch<'w> {
+    /// The flag that stops it.
+    pub interrupt: Interrupt,
+    /// Gets progress after every batch.
+    pub observer: Option<&'w mut dyn Observer>,
+    /// Say only that nothing fits, not what would.
+    pub quick: bool,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum PlanError {
+    /// The question is wrong.
+    #[error("{0}")]
+    Input(#[from] InputError),
+    /// Nothing fits.
+    #[error("no plan fits: {}", .0.tightest)]
+    Infeasible(Box<Infeasible>),
+    /// The search was stopped before it had a plan.
+    #[error("the search stopped ({0:?}) before it had a plan that fits")]
+    NoPlan(Stop),
+    /// A plan of the search could not be priced: a fault of this program.
+    #[error("internal error: {0}")]
+    Internal(#[from] EstimateError),
+}
+
+/// Gap at which `auto` is content.
+pub const DEFAULT_GAP: f64 = 0.01;
+/// Evaluations of `auto` when exact search leaves a gap.
+pub const DEFAULT_EVALUATIONS: u64 = 20_000;
+/// Steps of exact search in `auto` (label extensions and dominance tests).
+const AUTO_STEPS: u64 = 1 << 24;
+/// Uniform plans kept as seeds and alternatives.
+const UNIFORM: usize = 32;
+/// Clusters up to this size are listed device by device.
+const LISTED_DEVICES: u64 = 64;
+
+impl Inputs {
+    /// The one pool that is planned for.
+    pub fn pool(&self) -> Result<&Pool, InputError> {
+        match self.cluster.pools.as_slice() {
+            [pool] => Ok(pool),
+            pools => Err(InputError::new(Kind::Unsupported)
+                .at("cluster.pools")
+                .found(format!("{} pools", pools.len()))
+                .expected("one pool: plans across unlike pools are not made yet")),
+        }
+    }
+
+    /// Whether the constraints let `part` have strategy `s`. Embedding, head and the sides of towers follow the layers in
+    /// all that concerns them; recomputation does not.
+    pub fn admits(&self, s: &LayerStrategy, part: &PartClass, experts: bool, mesh: Mesh) -> bool {
+        let o = &self.search;
+        let sequence = match (s.sequence_parallel, s.ulysses) {
+            (_, u) if u > 1 => "ulysses",
+            (true, _) => "megatron",
+            (false, _) => "off",
+        };
+        let recompute = match s.recompute {
+            Recompute::None => "none",
+            Recompute::Selective => "selective",
+            Recompute::Full => "full",
+        };
+        let dp = mesh.stage_devices / s.model_ways();
+        o.admits(Dim::Tp, u64::from(s.tp))
+            && o.admits(Dim::Cp, u64::from(s.cp))
+            && (!experts || (o.admits(Dim::Ep, u64::from(s.ep)) && o.admits(Dim::Etp, u64::from(s.etp))))
+            && o.admits(Dim::Dp, dp)
+            && o.admits(Dim::Zero, u64::from(s.zero))
+            && (s.tp == 1 && s.ulysses == 1 || o.admits_name(Dim::Sp, sequence))
+            && o.admits(Dim::MicroBatch, self.job.global_batch / (mesh.micro_batches * dp).max(1))
+            && (part.kind != PartKind::Layer || o.admits_name(Dim::Recompute, recompute))
+    }
+
+    fn admits_task(&self, t: &TaskKey) -> bool {
+        self.search.admits(Dim::Pp, u64::from(t.pipeline)) && self.search.admits(Dim::Vpp, u64::from(t.chunks))
+    }
+
+    /// Runs `f` on the space of the question.
+    pub fn with_space<T>(&self, f: impl FnOnce(LayerwiseSpace<'_>) -> T) -> Result<T, InputError> {
+        self.job.validate().map_err(|e| InputError::from(e).inside("job"))?;
+        let pool = self.pool()?;
+        let spine = Spine::new(&self.model, &self.job);
+        let estimator = Estimator::new(&self.model, &spine, pool, &self.job, self.cost);
+        let allowed =
+            |s: &LayerStrategy, part: &PartClass, experts: bool, mesh: Mesh| self.admits(s, part, experts, mesh);
+        let limits = format!("{:?} {:?}", self.search.fix, self.search.forbid);
+        let space = LayerwiseSpace::new(estimator, &allowed, &|t| self.admits_task(t), &limits);
+        Ok(f(space))
+    }
+}
+
+/// Plans.
+///
+/// # Errors
+/// See [`PlanError`].
+pub fn plan(inputs: &Inputs, watch: Watch<'_>) -> Result<Answer, PlanError> {
+    let started = Instant::now();
+    inputs.with_space(|space| answer(inputs, space, watch, started))?
+}
+
+fn answer(
+    inputs: &Inputs,
+    mut space: LayerwiseSpace<'_>,
+    watch: Watch<'_>,
+    started: Instant,
+) -> Result<Answer, PlanError> {
+    if space.tasks.is_empty() {
+        return Err(diagnose::no_task(inputs).into());
+    }
+    let Watch { interrupt, observer, quick } = watch;
+    let deadline = inputs.search.max_time.map(|t| started + Duration::from_secs_f64(t.get()));
+    let stop = || interrupt.is_raised() || deadline.is_some_and(|d| Instant::now() >= d);
+    let first = uniform::probe(&space);
+    let mut first_plan_s = first.is_some().then(|| started.elapsed().as_secs_f64());
+    let uniform = uniform::best(&space, UNIFORM, first.as_ref(), &stop);
+    if first_plan_s.is_none() && !uniform.is_empty() {
+        first_plan_s = Some(started.elapsed().as_secs_f64());
+    }
+    let backend = inputs.search.backend.as_deref().unwrap_or("auto");
+    if matches!(backend, "auto" | "exact") {
+        let seeds = uniform::seeds(&space, &uniform);
+        space.set_seeds(seeds);
+    }
+    let outcome = search(inputs, &space, backend, &uniform, interrupt.clone(), observer, started)?;
+    let Some(best) = outcome.best.as_ref().filter(|b| b.score.is_feasible()) else {
+        if matches!(outcome.stop, Stop::Interrupted | Stop::Deadline | Stop::Evaluations | Stop::Stalled) {
+            return Err(PlanError::NoPlan(outcome.stop));
+        }
+        return Err(PlanError::Infeasible(Box::new(diagnose::infeasible(inputs, &space, !quick))));
+    };
+    compose(inputs, &space, &outcome, &best.solution, &uniform, Timing { started, first_plan_s, backend })
+}
+
+struct Timing<'b> {
+    started: Instant,
+    first_plan_s: Option<f64>,
+    backend: &'b str,
+}
+
+#[allow(clippy::too_many_arguments)]
+fn search(
+    inputs: &Inputs,
+    space: &LayerwiseSpace<'_>,
+    backend: &str,
+    uniform: &[Uniform],
+    interrupt: Interrupt,
+    observer: Option<&mut dyn Observer>,
+    started: Instant,
+) -> Result<Outcome<Choice>, PlanError> {
+    let options = &inputs.search;
+    let gap = options.target_gap.or((backend == "auto").then_some(DEFAULT_GAP));
+    let budget = Budget {
+        max_evaluations: options.max_evals.or((backend != "exact").then_some(DEFAULT_EVALUATIONS)),
+        max_time: options.max_time.map(|t| Duration::from_secs_f64(t.get()).saturating_sub(started.elapsed())),
+        target_gap: gap,
+        ..Budget::default()
+    };
+    let all_steps = if backend == "auto" { AUTO_STEPS } else { ExactSettings::default().all_steps };
+    let exact =
+        Exact { settings: ExactSettings { target_gap: gap.unwrap_or(0.0), all_steps, ..ExactSettings::default() } };
+    let backend: Box<dyn Backend<LayerwiseSpace<'_>>> = match backend {
+        "exact" => Box::new(exact),
+        name => super::backends::find(name, exact)?,
+    };
+    let seeds = match backend.name() {
+        "exact" | "auto" => uniform.iter().filter_map(|u| Some(u.choice(space)?.0)).collect(),
+        _ => Vec::new(),
+    };
+    let request =
+        Request { fidelity: Fidelity::Fast, seeds, interrupt, observer, ..Request::new(options.seed, budget) };
+    solve(space, backend.as_ref(), request)
+        .map_err(|e| PlanError::Input(InputError::new(Kind::Unreadable).at("checkpoint").help(e.to_string())))
+}
+
+fn compose(
+    inputs: &Inputs,
+    space: &LayerwiseSpace<'_>,
+    outcome: &Outcome<Choice>,
+    best: &Choice,
+    uniform: &[Uniform],
+    timing: Timing<'_>,
+) -> Result<Answer, PlanError> {
+    let estimator = &space.estimator;
+    let plan = space.plan_of(best);
+    let estimate = estimator.estimate(&plan)?;
+    let best_uniform = best_of(space, uniform)?;
+    let gain = best_uniform.as_ref().map(|u| 1.0 - estimate.iteration_time_s / u.estimate.iteration_time_s);
+    // A search that found less than the best uniform plan answers with that.
+    let (plan, estimate) = match &best_uniform {
+        Some(u) if u.estimate.iteration_time_s < estimate.iteration_time_s => (u.plan.clone(), u.estimate.clone()),
+        _ => (plan, estimate),
+    };
+    let recommended = if gain.is_some_and(|g| g < WORTH_IT) { "uniform" } else { "layerwise" };
+    let alternatives = alternatives(space, outcome, uniform, &plan, &estimate, inputs.search.top)?;
+    let bound = outcome.bound.map(|b| {
+        let b = b.min(estimate.iteration_time_s);
+        ProvenBound { objective_s: b, gap: (estimate.iteration_time_s - b) / b }
+    });
+    let size = space.size_log10();
+    let counters = outcome.counters;
+    Ok(Answer {
+        reasons: explain::reasons(inputs, space, &plan, &estimate),
+        placement: explain::placement(space, &plan, LISTED_DEVICES),
+        notes: notes(inputs, &estimate),
+        fits: estimate.fits,
+        uniform: best_uniform,
+        layerwise_gain: gain.map(|g| g.max(0.0)),
+        recommended,
+        bound,
+        space_size_log10: size,
+        space_size: (size < 300.0).then(|| 10f64.powf(size)),
+        search: SearchReport {
+            backend: timing.backend.to_owned(),
+            seed: inputs.search.seed,
+            evaluations: counters.evaluations,
+            requests: counters.requests,
+            cache_hits: counters.cache_hits,
+            wall_s: timing.started.elapsed().as_secs_f64(),
+            cpu_s: outcome.cpu_s,
+            first_plan_s: timing.first_plan_s,
+            stop_reason: outcome.stop,
+        },
+        alternatives,
+        cost_options: inputs.cost,
+        plan,
+        estimate,
+    })
+}
+
+/// Exact prices of the first uniform plans; the fastest that fits.
+fn best_of(space: &LayerwiseSpace<'_>, uniform: &[Uniform]) -> Result<Option<Priced>, PlanError> {
+    let mut best: Option<Priced> = None;
+    for u in uniform.iter().take(FINALISTS) {
+        let plan = u.plan(space);
+        let estimate = space.estimator.estimate(&plan)?;
+        let better = |b: &Priced| estimate.iteration_time_s < b.estimate.iteration_time_s;
+        if estimate.fits && best.as_ref().is_none_or(better) {
+            best = Some(Priced { plan, estimate });
+        }
+    }
+    Ok(best)
+}
+
+/// Plans that are simulated after the closed form has ranked them.
+const FINALISTS: usize = 8;
+
+fn alternatives(
+    space: &LayerwiseSpace<'_>,
+    outcome: &Outcome<Choice>,
+    uniform: &[Uniform],
+    best: &Plan,
+    estimate: &Estimate,
+    top: usize,
+) -> Result<Vec<Alternative>, PlanError> {
+    let found = outcome.archive.iter().filter(|e| e.score.is_feasible()).map(|e| (space.plan_of(&e.solution), false));
+    let plans = found.chain(uniform.iter().map(|u| (u.plan(space), true)));
+    // Plans of one shape are one alternative: its fastest.
+    let mut shapes = vec![explain::shape(space, best)];
+    let mut list: Vec<Alternative> = Vec::new();
+    for (plan, uniform) in plans {
+        let shape = explain::shape(space, &plan);
+        if shapes.contains(&shape) {
+            continue;
+        }
+        let price = space.estimator.estimate(&plan)?;
+        if !price.fits {
+            continue;
+        }
+        shapes.push(shape);
+        let slower = price.iteration_time_s / estimate.iteration_time_s - 1.0;
+        let gives_up = explain::difference(estimate, &price);
+        list.push(Alternative { plan, estimate: price, uniform, slower, near_tie: slower.abs() <= NEAR_TIE, gives_up });
+    }
+    list.sort_by(|a, b| a.estimate.iteration_time_s.total_cmp(&b.estimate.iteration_time_s));
+    list.truncate(top.saturating_sub(1).max(1));
+    Ok(list)
+}
+
+fn notes(inputs: &Inputs, estimate: &Estimate) -> Vec<String> {
+    let mut notes = inputs.model.notes.clone();
+    let vision = inputs.model.towers.iter().any(|t| t.stream == Stream::Vision);
+    if vision && inputs.job.vision_tokens.is_none() {
+        let tokens = crate::plan::spine::DEFAULT_VISION_TOKENS;
+        notes.push(format!("vision_tokens is not given: {tokens} patches per sample are assumed"));
+    }
+    if inputs.model.classes.iter().flat_map(|c| &c.sublayers).any(|s| s.kind == SublayerKind::Moe) {
+        let load = inputs.job.expert_imbalance;
+        notes.push(format!(
+            "the busiest expert rank is taken to have {load} times the mean load (expert_imbalance){}",
+            if load == 1.0 { ": forced balance" } else { "" }
+        ));
+    }
+    if let Some(limit) = inputs.model.max_positions.filter(|m| *m < inputs.job.sequence) {
+        notes.push(format!("the sequence of {} is longer than the model's {limit} positions", inputs.job.sequence));
+    }
+    let margin = estimate.stages.iter().map(|s| s.margin).fold(1.0, f64::min);
+    if margin < 0.1 {
+        notes.push(format!("memory is tight: {:.1} % of the fullest device stays free", 100.0 * margin));
+    }
+    notes
+}

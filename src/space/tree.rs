@@ -1,0 +1,604 @@
+//! Layer-wise planning as a decision tree: stages, micro-batches, chunks, then cuts and strategies from front to back.
+//!
+//! Strategies are chosen for runs of like layers (strategy, then how many layers take it) where the model is long, layer
+//! by layer where it is short. Options that would leave no room for the parts still to come on a stage are not offered.
+
+use super::allele;
+use super::fast::{Choice, Frame};
+use super::layerwise::LayerwiseSpace;
+use crate::search::decompose::Decompose;
+use crate::search::problem::{Allele, Bound, Fidelity, Key128, Moves, Node, Problem};
+use crate::search::score::Score;
+use xxhash_rust::xxh3::xxh3_128;
+
+/// Parts from which on runs are decided instead of single layers.
+const LONG: usize = 16;
+/// How quickly the prior of an option falls with its excess time, as a fraction of the least time.
+const SHARPNESS: f64 = 0.04;
+/// Slots of decisions about run lengths start here, those about cuts and the outer decisions elsewhere.
+const RUNS: u64 = 1 << 32;
+const CUTS: u64 = 1 << 33;
+const OUTER: u64 = 1 << 34;
+
+/// A prefix of decisions.
+#[derive(Debug, Clone)]
+pub struct Prefix {
+    pipeline: Option<u32>,
+    micro_batches: Option<u64>,
+    task: Option<usize>,
+    /// Parts per chunk decided so far (all of them where the task fixes the split).
+    sizes: Vec<u32>,
+    options: Vec<u16>,
+    /// Option whose run length is to be decided.
+    pending: Option<u16>,
+    /// Memory sums and peaks by stage.
+    stages: Vec<Stage>,
+    undo: Vec<Undo>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Stage {
+    used: f64,
+    peak: f64,
+    work: f64,
+    /// Least memory and work of the parts of the decided chunks that have no strategy yet.
+    due: f64,
+    due_work: f64,
+}
+
+#[derive(Debug, Clone)]
+enum Undo {
+    Pipeline,
+    MicroBatches,
+    Task,
+    Cut(Stage),
+    Pending,
+    /// Number of options before, the stage before, whether a pending option was consumed.
+    Options(usize, usize, Stage, Option<u16>),
+}
+
+/// What is decided next.
+enum Next {
+    Pipeline,
+    MicroBatches,
+    Task,
+    Cut { most: u32 },
+    Strategy { part: usize, stage: usize },
+    Run { most: u32 },
+    Complete,
+}
+
+/// Per class and stage multiplier: the least memory and work of any option.
+struct Least {
+    memory: f64,
+    work: f64,
+}
+
+impl LayerwiseSpace<'_> {
+    fn pipelines(&self) -> Vec<u32> {
+        let mut all: Vec<u32> = self.tasks.iter().map(|t| t.pipeline).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    fn micro_batches(&self, pipeline: u32) -> Vec<u64> {
+        let mut all: Vec<u64> = self.tasks.iter().filter(|t| t.pipeline == pipeline).map(|t| t.micro_batches).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    fn tasks_of(&self, pipeline: u32, micro_batches: u64) -> Vec<usize> {
+        let of = |t: &usize| self.tasks[*t].pipeline == pipeline && self.tasks[*t].micro_batches == micro_batches;
+        (0..self.tasks.len()).filter(of).collect()
+    }
+
+    fn next(&self, s: &Prefix) -> Next {
+        if s.pipeline.is_none() {
+            return Next::Pipeline;
+        }
+        if s.micro_batches.is_none() {
+            return Next::MicroBatches;
+        }
+        let Some(task) = s.task else { return Next::Task };
+        let parts = self.estimator.spine.parts.len();
+        let key = &self.tasks[task];
+        let done = s.options.len() as u32;
+        let cut_to: u32 = s.sizes.iter().sum();
+        if key.split.is_none() && done == cut_to && s.sizes.len() < key.pipeline as usize {
+            let left = key.pipeline as usize - s.sizes.len() - 1;
+            return Next::Cut { most: parts as u32 - done - left as u32 };
+        }
+        if s.options.len() == parts {
+            return Next::Complete;
+        }
+        let (chunk, end) = Self::chunk_at(&s.sizes, done);
+        if s.pending.is_some() {
+            return Next::Run { most: self.run_ahead(s.options.len(), end as usize) };
+        }
+        Next::Strategy { part: s.options.len(), stage: chunk % key.pipeline as usize }
+    }
+
+    /// Chunk that holds part `part`, and where it ends.
+    fn chunk_at(sizes: &[u32], part: u32) -> (usize, u32) {
+        let mut end = 0;
+        for (chunk, size) in sizes.iter().enumerate() {
+            end += size;
+            if part < end {
+                return (chunk, end);
+            }
+        }
+        (sizes.len().saturating_sub(1), end)
+    }
+
+    /// Parts from `part` on that are of its class and in its chunk.
+    fn run_ahead(&self, part: usize, end: usize) -> u32 {
+        let parts = &self.estimator.spine.parts;
+        (part..end).take_while(|i| parts[*i] == parts[part]).count() as u32
+    }
+
+    fn by_runs(&self) -> bool {
+        self.estimator.spine.parts.len() > LONG
+    }
+
+    fn least(&self, frame: &Frame, class: usize, live: f64) -> Least {
+        let options = &frame.table().classes[class].options;
+        let min = |f: &dyn Fn(&crate::search::decompose::ChainOption) -> f64| {
+            options.iter().map(f).fold(f64::INFINITY, f64::min)
+        };
+        Least { memory: min(&|o| o.fixed + live * o.scaled), work: min(&|o| o.cost[0] + o.cost[1]) }
+    }
+
+    /// What the parts of a chunk need at least, added to the stage that holds it.
+    fn owe(&self, s: &mut Prefix, frame: &Frame, chunk: usize, range: std::ops::Range<usize>) {
+        let p = s.stages.len();
+        let live = frame.live(chunk % p, chunk / p);
+        let parts = &self.estimator.spine.parts;
+        let mut known: Vec<Option<Least>> = self.estimator.spine.classes.iter().map(|_| None).collect();
+        for i in range {
+            let class = parts[i] as usize;
+            let least = known[class].get_or_insert_with(|| self.least(frame, class, live));
+            let stage = &mut s.stages[chunk % p];
+            stage.due += least.memory;
+            stage.due_work += least.work;
+        }
+    }
+
+    /// Options of the part that leave room for what is due on its stage; all of them, leanest first to be preferred by the
+    /// violation they cause, if none does.
+    fn open(&self, s: &Prefix, frame: &Frame, part: usize, stage: usize) -> Vec<u16> {
+        let class = self.estimator.spine.parts[part] as usize;
+        let (chunk, _) = Self::chunk_at(&s.sizes, part as u32);
+        let live = frame.live(stage, chunk / s.stages.len());
+        let least = self.least(frame, class, live);
+        let st = &s.stages[stage];
+        let free = frame.cap() - st.used - (st.due - least.memory);
+        let options = &frame.table().classes[class].options;
+        let fits = |o: &&crate::search::decompose::ChainOption| {
+            o.fixed + live * o.scaled + o.peak.max(st.peak) <= free * (1.0 + 1e-12)
+        };
+        options.iter().filter(fits).map(|o| o.id as u16).collect()
+    }
+
+    fn lengths(most: u32) -> Vec<u32> {
+        let mut lengths: Vec<u32> =
+            std::iter::successors(Some(1u32), |n| Some(n * 2)).take_while(|n| *n < most).collect();
+        lengths.push(most);
+        lengths
+    }
+
+    fn put(&self, s: &mut Prefix, frame: &Frame, option: u16, count: u32, pending: Option<u16>) {
+        let part = s.options.len();
+        let (chunk, _) = Self::chunk_at(&s.sizes, part as u32);
+        let stage = chunk % s.stages.len();
+        s.undo.push(Undo::Options(part, stage, s.stages[stage], pending));
+        let class = self.estimator.spine.parts[part] as usize;
+        let live = frame.live(stage, chunk / s.stages.len());
+        let least = self.least(frame, class, live);
+        let o = &frame.table().classes[class].options[option as usize];
+        let n = f64::from(count);
+        let st = &mut s.stages[stage];
+        st.used += n * (o.fixed + live * o.scaled);
+        st.peak = st.peak.max(o.peak);
+        st.work += n * (o.cost[0] + o.cost[1]);
+        st.due -= n * least.memory;
+        st.due_work -= n * least.work;
+        s.options.extend(std::iter::repeat_n(option, count as usize));
+    }
+}
+
+impl Problem for LayerwiseSpace<'_> {
+    type State = Prefix;
+    type Solution = Choice;
+
+    fn root(&self) -> Prefix {
+        Prefix {
+            pipeline: None,
+            micro_batches: None,
+            task: None,
+            sizes: Vec::new(),
+            options: Vec::new(),
+            pending: None,
+            stages: Vec::new(),
+            undo: Vec::new(),
+        }
+    }
+
+    fn node(&self, s: &Prefix) -> Node {
+        let choose = |slot: u64, n: usize| Node::Choose { slot, options: n as u32 };
+        match self.next(s) {
+            Next::Pipeline => match self.pipelines().len() {
+                0 => Node::DeadEnd(1.0),
+                n => choose(OUTER, n),
+            },
+            Next::MicroBatches => choose(OUTER + 1, self.micro_batches(s.pipeline.unwrap_or(1)).len()),
+            Next::Task => {
+                let tasks = self.tasks_of(s.pipeline.unwrap_or(1), s.micro_batches.unwrap_or(1));
+                if tasks.first().is_some_and(|t| self.fast(*t).is_some()) {
+                    choose(OUTER + 2, tasks.len())
+                } else {
+                    Node::DeadEnd(f64::MAX)
+                }
+            }
+            // The last stage takes what is left.
+            Next::Cut { .. } if s.sizes.len() + 1 == s.stages.len() => choose(CUTS + s.sizes.len() as u64, 1),
+            Next::Cut { most } => choose(CUTS + s.sizes.len() as u64, most as usize),
+            Next::Run { most } => choose(RUNS + s.options.len() as u64, Self::lengths(most).len()),
+            Next::Complete => Node::Complete,
+            Next::Strategy { part, stage } => {
+                let Some(frame) = s.task.and_then(|t| self.fast(t)) else { return Node::DeadEnd(f64::MAX) };
+                match self.open(s, frame, part, stage).len() {
+                    0 => {
+                        let st = &s.stages[stage];
+                        Node::DeadEnd(((st.used + st.due + st.peak) / frame.cap() - 1.0).max(f64::MIN_POSITIVE))
+                    }
+                    n => choose(part as u64, n),
+                }
+            }
+        }
+    }
+
+    fn allele(&self, s: &Prefix, option: u32) -> Allele {
+        let i = option as usize;
+        match self.next(s) {
+            Next::Pipeline => u64::from(self.pipelines()[i]),
+            Next::MicroBatches => self.micro_batches(s.pipeline.unwrap_or(1))[i],
+            Next::Task => {
+                let task = self.tasks_of(s.pipeline.unwrap_or(1), s.micro_batches.unwrap_or(1))[i];
+                u64::from(self.tasks[task].chunks) << 32 | i as u64
+            }
+            Next::Cut { most } if s.sizes.len() + 1 == s.stages.len() => u64::from(most),
+            Next::Cut { .. } => u64::from(option) + 1,
+            Next::Run { most } => u64::from(Self::lengths(most)[i]),
+            Next::Strategy { part, stage } => {
+                let Some(frame) = s.task.and_then(|t| self.fast(t)) else { return 0 };
+                let class = self.estimator.spine.parts[part] as usize;
+                let id = self.open(s, frame, part, stage)[i];
+                allele::of_strategy(&frame.table().classes[class].strategies[id as usize])
+            }
+            Next::Complete => 0,
+        }
+    }
+
+    fn nearest(&self, s: &Prefix, wanted: Allele) -> u32 {
+        let Node::Choose { options, .. } = self.node(s) else { return 0 };
+        let log = |x: Allele| (x.max(1) as f64).log2();
+        let distance = |a: Allele| match self.next(s) {
+            Next::Strategy { .. } => allele::distance(a, wanted),
+            Next::Task => {
+                let (a_split, w_split) = (a & 0xffff_ffff, wanted & 0xffff_ffff);
+                (log(a >> 32) - log(wanted >> 32)).abs() * 1e3 + a_split.abs_diff(w_split) as f64
+            }
+            _ => (log(a) - log(wanted)).abs(),
+        };
+        let near = |o: &u32| distance(self.allele(s, *o));
+        (0..options).min_by(|a, b| near(a).total_cmp(&near(b)).then(a.cmp(b))).unwrap_or(0)
+    }
+
+    fn prior(&self, s: &Prefix, out: &mut [f32]) {
+        let floor =
+            |tasks: &mut dyn Iterator<Item = usize>| tasks.map(|t| self.task_floor(t)).fold(f64::INFINITY, f64::min);
+        let costs: Vec<f64> = match self.next(s) {
+            Next::Pipeline => {
+                let of = |p: &u32| floor(&mut (0..self.tasks.len()).filter(|t| self.tasks[*t].pipeline == *p));
+                self.pipelines().iter().map(of).collect()
+            }
+            Next::MicroBatches => {
+                let p = s.pipeline.unwrap_or(1);
+                self.micro_batches(p).iter().map(|m| floor(&mut self.tasks_of(p, *m).into_iter())).collect()
+            }
+            Next::Task => {
+                let tasks = self.tasks_of(s.pipeline.unwrap_or(1), s.micro_batches.unwrap_or(1));
+                tasks.iter().map(|t| self.task_floor(*t)).collect()
+            }
+            Next::Cut { most } => {
+                let left = s.pipeline.unwrap_or(1) as usize - s.sizes.len();
+                let even = (self.estimator.spine.parts.len() - s.options.len()) as f64 / left as f64;
+                (1..=most).map(|n| 1.0 + SHARPNESS * (f64::from(n) - even).abs()).collect()
+            }
+            Next::Run { most } => {
+                // Long runs first: plans have few changes of strategy.
+                Self::lengths(most).iter().map(|n| 1.0 + SHARPNESS * (f64::from(most) / f64::from(*n)).log2()).collect()
+            }
+            Next::Strategy { part, stage } => {
+                let Some(frame) = s.task.and_then(|t| self.fast(t)) else { return out.fill(1.0) };
+                let class = self.estimator.spine.parts[part] as usize;
+                let (chunk, _) = Self::chunk_at(&s.sizes, part as u32);
+                let live = frame.live(stage, chunk / s.stages.len());
+                let least = self.least(frame, class, live);
+                let st = &s.stages[stage];
+                // An even share of what is free beyond the least; what an option takes beyond it is dear.
+                let spare = (frame.cap() - st.used - st.due - st.peak).max(0.0);
+                let left = (st.due / least.memory.max(1.0)).max(1.0);
+                let share = least.memory + spare / left;
+                let cost = |id: u16| {
+                    let o = &frame.table().classes[class].options[id as usize];
+                    let excess = ((o.fixed + live * o.scaled) / share - 1.0).max(0.0);
+                    (o.cost[0] + o.cost[1]) * (1.0 + 0.5 * excess)
+                };
+                self.open(s, frame, part, stage).into_iter().map(cost).collect()
+            }
+            Next::Complete => return,
+        };
+        let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
+        for (weight, cost) in out.iter_mut().zip(costs) {
+            *weight = (-(cost / least - 1.0) / SHARPNESS).exp().max(1e-6) as f32;
+        }
+    }
+
+    fn push(&self, s: &mut Prefix, option: u32) {
+        let i = option as usize;
+        match self.next(s) {
+            Next::Pipeline => {
+                s.pipeline = Some(self.pipelines()[i]);
+                s.undo.push(Undo::Pipeline);
+            }
+            Next::MicroBatches => {
+                s.micro_batches = Some(self.micro_batches(s.pipeline.unwrap_or(1))[i]);
+                s.undo.push(Undo::MicroBatches);
+            }
+            Next::Task => {
+                let task = self.tasks_of(s.pipeline.unwrap_or(1), s.micro_batches.unwrap_or(1))[i];
+                let key = &self.tasks[task];
+                s.task = Some(task);
+                s.stages = vec![Stage::default(); key.pipeline as usize];
+                s.undo.push(Undo::Task);
+                if let (Some(split), Some(frame)) = (&key.split, self.fast(task)) {
+                    s.sizes = split.clone();
+                    for (chunk, range) in Self::chunk_ranges(split).into_iter().enumerate() {
+                        self.owe(s, frame, chunk, range.start as usize..range.end as usize);
+                    }
+                }
+            }
+            Next::Cut { most } => {
+                let chunk = s.sizes.len();
+                let key_pipeline = s.stages.len();
+                let size = if chunk + 1 == key_pipeline { most } else { option + 1 };
+                s.undo.push(Undo::Cut(s.stages[chunk]));
+                let start = s.options.len();
+                s.sizes.push(size);
+                if let Some(frame) = s.task.and_then(|t| self.fast(t)) {
+                    self.owe(s, frame, chunk, start..start + size as usize);
+                }
+            }
+            Next::Strategy { part, stage } => {
+                let Some(frame) = s.task.and_then(|t| self.fast(t)) else { return };
+                let id = self.open(s, frame, part, stage)[i];
+                let (_, end) = Self::chunk_at(&s.sizes, part as u32);
+                if self.by_runs() && self.run_ahead(part, end as usize) > 1 {
+                    s.pending = Some(id);
+                    s.undo.push(Undo::Pending);
+                } else {
+                    self.put(s, frame, id, 1, None);
+                }
+            }
+            Next::Run { most } => {
+                let (Some(frame), Some(id)) = (s.task.and_then(|t| self.fast(t)), s.pending.take()) else { return };
+                self.put(s, frame, id, Self::lengths(most)[i], Some(id));
+            }
+            Next::Complete => {}
+        }
+    }
+
+    fn pop(&self, s: &mut Prefix) {
+        match s.undo.pop() {
+            Some(Undo::Pipeline) => s.pipeline = None,
+            Some(Undo::MicroBatches) => s.micro_batches = None,
+            Some(Undo::Task) => {
+                s.task = None;
+                s.stages.clear();
+                s.sizes.clear();
+            }
+            Some(Undo::Cut(stage)) => {
+                s.sizes.pop();
+                let chunk = s.sizes.len();
+                s.stages[chunk] = stage;
+            }
+            Some(Undo::Pending) => s.pending = None,
+            Some(Undo::Options(parts, index, stage, pending)) => {
+                s.options.truncate(parts);
+                s.stages[index] = stage;
+                s.pending = pending;
+            }
+            None => {}
+        }
+    }
+
+    fn bound(&self, s: &Prefix) -> Bound {
+        let Some(task) = s.task else {
+            let of = |t: &usize| {
+                s.pipeline.is_none_or(|p| self.tasks[*t].pipeline == p)
+                    && s.micro_batches.is_none_or(|m| self.tasks[*t].micro_batches == m)
+            };
+            let least = (0..self.tasks.len()).filter(of).map(|t| self.task_floor(t)).fold(f64::INFINITY, f64::min);
+            return if least.is_finite() { Bound::AtLeast(least) } else { Bound::Infeasible };
+        };
+        let Some(frame) = self.fast(task) else { return Bound::Infeasible };
+        let form = self.closed_form(task);
+        let mut slowest = 0.0f64;
+        for stage in &s.stages {
+            if stage.used + stage.due + stage.peak > frame.cap() * (1.0 + 1e-9) {
+                return Bound::Infeasible;
+            }
+            slowest = slowest.max(stage.work + stage.due_work);
+        }
+        // Rounding of sums that were added and taken away again.
+        let slowest = form.jitter * form.micro_batches as f64 * slowest * (1.0 - 1e-9);
+        Bound::AtLeast(self.task_floor(task).max(slowest))
+    }
+
+    fn solution(&self, s: &Prefix) -> Choice {
+        Choice { task: s.task.unwrap_or(0) as u32, sizes: s.sizes.clone().into(), options: s.options.clone().into() }
+    }
+
+    fn key(&self, x: &Choice) -> Key128 {
+        let key = &self.tasks[x.task as usize];
+        let mut bytes = Vec::with_capacity(16 + 4 * x.sizes.len() + 2 * x.options.len());
+        bytes.extend_from_slice(&self.digest().to_le_bytes());
+        bytes.extend_from_slice(&key.pipeline.to_le_bytes());
+        bytes.extend_from_slice(&key.chunks.to_le_bytes());
+        bytes.extend_from_slice(&key.micro_batches.to_le_bytes());
+        x.sizes.iter().for_each(|n| bytes.extend_from_slice(&n.to_le_bytes()));
+        x.options.iter().for_each(|o| bytes.extend_from_slice(&o.to_le_bytes()));
+        Key128(xxh3_128(&bytes))
+    }
+
+    fn score(&self, x: &Choice, fidelity: Fidelity) -> Score {
+        let Some(frame) = self.fast(x.task as usize) else { return Score::Failed };
+        let fast = frame.score(&x.sizes, &x.options);
+        if fidelity == Fidelity::Fast || !fast.is_feasible() {
+            return fast;
+        }
+        match self.estimator.estimate(&self.plan_of(x)) {
+            Ok(e) if e.fits => Score::feasible(e.iteration_time_s),
+            Ok(e) => Score::infeasible(e.peak_memory_bytes / e.usable_memory_bytes - 1.0),
+            Err(_) => Score::Failed,
+        }
+    }
+
+    fn space_log10(&self) -> Option<f64> {
+        Some(self.size_log10())
+    }
+
+    fn decompose(&self) -> Option<&dyn Decompose<Solution = Choice>> {
+        Some(self)
+    }
+
+    fn moves(&self) -> Option<&dyn Moves<Solution = Choice>> {
+        Some(self)
+    }
+}
+
+impl Moves for LayerwiseSpace<'_> {
+    type Solution = Choice;
+
+    /// Set a run of like parts to one option; move a cut by one part; go to another task of the same frame or to a
+    /// neighbouring number of micro-batches; give a part the option of the part before it.
+    fn kinds(&self) -> u32 {
+        4
+    }
+
+    fn neighbour(&self, x: &Choice, kind: u32, random: &mut dyn FnMut() -> u64) -> Option<Choice> {
+        let frame = self.fast(x.task as usize)?;
+        let parts = &self.estimator.spine.parts;
+        let mut y = x.clone();
+        let pick = |random: &mut dyn FnMut() -> u64, n: usize| (random() % n.max(1) as u64) as usize;
+        match kind {
+            0 => {
+                let start = pick(random, parts.len());
+                let class = parts[start];
+                let option = pick(random, frame.table().classes[class as usize].options.len()) as u16;
+                let length = 1usize << pick(random, (parts.len() - start).ilog2() as usize + 1);
+                (start..(start + length).min(parts.len()))
+                    .filter(|i| parts[*i] == class)
+                    .for_each(|i| y.options[i] = option);
+            }
+            1 => {
+                if self.tasks[x.task as usize].split.is_some() || y.sizes.len() < 2 {
+                    return None;
+                }
+                let cut = pick(random, y.sizes.len() - 1);
+                let (from, to) = if random() % 2 == 0 { (cut, cut + 1) } else { (cut + 1, cut) };
+                if y.sizes[from] < 2 {
+                    return None;
+                }
+                y.sizes[from] -= 1;
+                y.sizes[to] += 1;
+            }
+            2 => {
+                let key = &self.tasks[x.task as usize];
+                let all = self.micro_batches(key.pipeline);
+                let at = all.iter().position(|m| *m == key.micro_batches)?;
+                let low = at.saturating_sub(1);
+                let m = all[low + pick(random, (at + 2).min(all.len()) - low)];
+                let tasks = self.tasks_of(key.pipeline, m);
+                let task = tasks[pick(random, tasks.len())];
+                let other = self.fast(task)?;
+                let near = |class: usize, option: u16| -> Option<u16> {
+                    let wanted = allele::of_strategy(&frame.table().classes[class].strategies[option as usize]);
+                    let d = |s: &crate::plan::LayerStrategy| allele::distance(allele::of_strategy(s), wanted);
+                    let strategies = &other.table().classes[class].strategies;
+                    (0..strategies.len())
+                        .min_by(|a, b| d(&strategies[*a]).total_cmp(&d(&strategies[*b])))
+                        .map(|i| i as u16)
+                };
+                for (i, class) in parts.iter().enumerate() {
+                    y.options[i] = near(*class as usize, y.options[i])?;
+                }
+                y.task = task as u32;
+                y.sizes = match &self.tasks[task].split {
+                    Some(split) => split.clone().into(),
+                    None if self.tasks[x.task as usize].split.is_none() => y.sizes,
+                    None => even_cut(parts.len(), key.pipeline as usize),
+                };
+            }
+            _ => {
+                let i = 1 + pick(random, parts.len().saturating_sub(1));
+                if i >= parts.len() || parts[i] != parts[i - 1] {
+                    return None;
+                }
+                y.options[i] = y.options[i - 1];
+            }
+        }
+        Some(y)
+    }
+
+    fn alleles(&self, x: &Choice) -> Vec<Allele> {
+        let mut s = self.root();
+        let mut alleles = Vec::new();
+        let key = &self.tasks[x.task as usize];
+        let mut take = |s: &mut Prefix, option: u32| {
+            alleles.push(self.allele(s, option));
+            self.push(s, option);
+        };
+        loop {
+            let option = match self.next(&s) {
+                Next::Pipeline => self.pipelines().iter().position(|p| *p == key.pipeline),
+                Next::MicroBatches => self.micro_batches(key.pipeline).iter().position(|m| *m == key.micro_batches),
+                Next::Task => self.tasks_of(key.pipeline, key.micro_batches).iter().position(|t| *t == x.task as usize),
+                Next::Cut { .. } if s.sizes.len() + 1 == s.stages.len() => Some(0),
+                Next::Cut { .. } => Some(x.sizes[s.sizes.len()] as usize - 1),
+                Next::Strategy { part, stage } => {
+                    let open = s.task.and_then(|t| self.fast(t)).map(|f| self.open(&s, f, part, stage));
+                    open.and_then(|o| o.iter().position(|id| *id == x.options[part]))
+                }
+                Next::Run { most } => {
+                    let at = s.options.len();
+                    let same = x.options[at..at + most as usize].iter().take_while(|o| **o == x.options[at]).count();
+                    Self::lengths(most).iter().rposition(|n| *n as usize <= same)
+                }
+                Next::Complete => break,
+            };
+            // An infeasible solution has no path; what leads up to it is still of use.
+            let Some(option) = option else { break };
+            take(&mut s, option as u32);
+        }
+        alleles
+    }
+}
+
+/// `parts` dealt evenly to `stages`.
+fn even_cut(parts: usize, stages: usize) -> Box<[u32]> {
+    (0..stages).map(|s| (parts * (s + 1) / stages - parts * s / stages) as u32).collect()
+}

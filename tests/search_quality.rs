@@ -1,0 +1,93 @@
+//! How good the answers are, on small instances whose optimum is known.
+
+mod search_common;
+
+use espalier::search::backend::Backend;
+use espalier::search::budget::Budget;
+use espalier::search::genetic::Genetic;
+use espalier::search::mcts::Mcts;
+use espalier::search::problem::Problem;
+use espalier::search::problems::{ChainShape, LayerChain};
+use espalier::search::run::{Request, solve};
+use search_common::backends;
+
+/// Chains of 8 to 12 items with 5 to 8 options in 2 to 4 segments: at least a million paths each.
+const SHAPES: [(usize, usize, usize, usize, u64); 4] =
+    [(8, 8, 2, 8, 1), (10, 6, 3, 8, 2), (12, 5, 3, 4, 3), (12, 8, 4, 8, 4)];
+
+fn instance((items, options, segments, rounds, seed): (usize, usize, usize, usize, u64)) -> LayerChain {
+    LayerChain::random(ChainShape { items, options, segments, rounds, tightness: 0.4 }, seed)
+}
+
+/// Gaps to the optimum of `seeds` searches of 20 000 evaluations, in order.
+fn gaps(problem: &LayerChain, backend: &dyn Backend<LayerChain>, seeds: u64) -> Vec<f64> {
+    let optimum = problem.optimum().unwrap();
+    let gap = |seed| {
+        let outcome = solve(problem, backend, Request::new(seed, Budget::evaluations(20_000))).unwrap();
+        let best = outcome.best.unwrap().score.objective().unwrap();
+        assert!(best >= optimum * (1.0 - 1e-12), "{} is below the optimum", backend.name());
+        best / optimum - 1.0
+    };
+    let mut gaps: Vec<f64> = (0..seeds).map(gap).collect();
+    gaps.sort_by(f64::total_cmp);
+    gaps
+}
+
+#[test]
+fn tree_search_and_genetic_search_come_within_one_percent_for_19_of_20_seeds() {
+    for shape in SHAPES {
+        let problem = instance(shape);
+        assert!(problem.space_log10().unwrap() >= 6.0);
+        let both: [&dyn Backend<LayerChain>; 2] = [&Mcts::default(), &Genetic::default()];
+        for backend in both {
+            let gaps = gaps(&problem, backend, 20);
+            println!("{shape:?} {:8} median {:.4} 19th of 20 {:.4}", backend.name(), gaps[9], gaps[18]);
+            assert!(gaps[18] <= 0.01, "{} on {shape:?}: {gaps:?}", backend.name());
+        }
+    }
+}
+
+#[test]
+fn every_registered_search_comes_within_one_percent_and_chance_does_not() {
+    let problem = instance(SHAPES[3]);
+    for backend in backends::<LayerChain>() {
+        let gaps = gaps(&problem, &*backend, 5);
+        if backend.name() == "random" {
+            assert!(gaps[0] > 0.01, "chance suffices: the instance is too easy");
+        } else {
+            assert!(gaps[4] <= 0.01, "{}: {gaps:?}", backend.name());
+        }
+    }
+}
+
+#[test]
+fn the_optimum_of_a_small_chain_is_that_of_its_enumeration() {
+    for seed in 0..20 {
+        let shape = ChainShape { items: 5, options: 3, segments: 2, rounds: 4, tightness: 0.3 };
+        let chain = LayerChain::random(shape, seed);
+        let best = search_common::enumerate(&chain).objective();
+        let (optimum, best) = (chain.optimum().unwrap_or(f64::NAN), best.unwrap_or(f64::NAN));
+        assert!((optimum.is_nan() && best.is_nan()) || (optimum - best).abs() <= 1e-12 * best, "{optimum} {best}");
+    }
+}
+
+#[test]
+fn extreme_parameters_are_survived() {
+    let problem = instance(SHAPES[1]);
+    let genetic = |islands, population, tournament| Genetic { islands, population, tournament, ..Genetic::default() };
+    let all: [&dyn Backend<LayerChain>; 9] = [
+        &genetic(0, 0, 0),
+        &genetic(1, 2, 1),
+        &genetic(2, 2, 100),
+        &Genetic { migration: 0, elite: 1_000, offspring: 0, local: 7.0, patience: 0, ..Genetic::default() },
+        &Mcts { batch: 0, patience: 1, ..Mcts::default() },
+        &Mcts { c: f64::NAN, ..Mcts::default() },
+        &Mcts { c: f64::INFINITY, noise: f32::NAN, ..Mcts::default() },
+        &Mcts { c: 0.0, mix: 1.0, batch: 500, ..Mcts::default() },
+        &espalier::search::anneal::Anneal { chains: 0, hot: 0.0, cold: 0.0, exchange: -1.0 },
+    ];
+    for backend in all {
+        let outcome = solve(&problem, backend, Request::new(1, Budget::evaluations(500))).unwrap();
+        assert!(outcome.best.unwrap().score.is_feasible(), "{}", backend.identity());
+    }
+}
