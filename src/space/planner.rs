@@ -72,6 +72,9 @@ pub const DEFAULT_GAP: f64 = 0.01;
 pub const DEFAULT_EVALUATIONS: u64 = 20_000;
 /// Steps of exact search in `auto` (label extensions and dominance tests).
 const AUTO_STEPS: u64 = 1 << 24;
+/// When no uniform plan fits and the leanest layer-wise one over even cuts needs this many times the memory there is, no
+/// other cut makes it fit.
+const HOPELESS: f64 = 1.5;
 /// Uniform plans kept as seeds and alternatives.
 const UNIFORM: usize = 32;
 /// Clusters up to this size are listed device by device.
@@ -158,6 +161,10 @@ fn answer(
     let uniform = uniform::best(&space, UNIFORM, first.as_ref(), &stop);
     if first_plan_s.is_none() && !uniform.is_empty() {
         first_plan_s = Some(started.elapsed().as_secs_f64());
+    }
+    // Far from fitting there is nothing to search.
+    if uniform.is_empty() && diagnose::leanest(&space).is_none_or(|l| l.0 > HOPELESS * space.estimator.allocatable()) {
+        return Err(PlanError::Infeasible(Box::new(diagnose::infeasible(inputs, &space, !quick))));
     }
     let backend = inputs.search.backend.as_deref().unwrap_or("auto");
     if matches!(backend, "auto" | "exact") {
