@@ -204,6 +204,11 @@ fn exact<'p, P: Problem + 'p>() -> Result<Option<Box<dyn Backend<P> + 'p>>, Regi
     found.map(|entry| (entry.build)(&Map::new())).transpose()
 }
 
+/// The portfolio of `auto` with its defaults, for those who put their own exact search in front.
+pub fn default_portfolio<'p, P: Problem + 'p>() -> Result<Portfolio<'p, P>, RegistryError> {
+    portfolio("auto", &Map::new())
+}
+
 fn portfolio<'p, P: Problem + 'p>(name: &str, given: &Map<String, Value>) -> Result<Portfolio<'p, P>, RegistryError> {
     let Stages { stages } = parameters(name, given)?;
     let mut built = Vec::new();
