@@ -69,7 +69,9 @@ pub enum PlanError {
 /// Gap at which `auto` is content.
 pub const DEFAULT_GAP: f64 = 0.01;
 /// Simulations of `auto`, which its portfolio uses where exact search leaves a gap.
-pub const AUTO_EVALUATIONS: u64 = 2_000;
+pub const AUTO_EVALUATIONS: u64 = 500;
+/// Longer models are left to exact search: growing and breeding paths gains nothing on it there (measured, 2026-11).
+const AUTO_PARTS: usize = 128;
 /// Evaluations of the other backends, by the closed form.
 pub const DEFAULT_EVALUATIONS: u64 = 20_000;
 /// Steps of exact search in `auto` (label extensions and dominance tests).
@@ -204,7 +206,8 @@ fn search(
     let budget = Budget {
         max_evaluations: options.max_evals.or(match backend {
             "exact" => None,
-            "auto" => Some(AUTO_EVALUATIONS),
+            "auto" if space.estimator.spine.parts.len() <= AUTO_PARTS => Some(AUTO_EVALUATIONS),
+            "auto" => Some(FINALISTS as u64),
             _ => Some(DEFAULT_EVALUATIONS),
         }),
         max_time: options.max_time.map(|t| Duration::from_secs_f64(t.get()).saturating_sub(started.elapsed())),
