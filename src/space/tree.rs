@@ -6,6 +6,7 @@
 use super::allele;
 use super::fast::{Choice, Frame};
 use super::layerwise::LayerwiseSpace;
+use super::table::at;
 use crate::search::decompose::Decompose;
 use crate::search::problem::{Allele, Bound, Fidelity, Key128, Moves, Node, Problem};
 use crate::search::score::Score;
@@ -332,10 +333,15 @@ impl Problem for LayerwiseSpace<'_> {
                 let spare = (frame.cap() - st.used - st.due - st.peak).max(0.0);
                 let left = (st.due / least.memory.max(1.0)).max(1.0);
                 let share = least.memory + spare / left;
+                // What is paid once per step counts for its share of a micro-batch. Excess is measured against a mean part,
+                // so that what hardly matters (an embedding's pass) decides nothing.
+                let m = frame.micro_batches();
+                let mean = frame.mean_work();
                 let cost = |id: u16| {
                     let o = &frame.table().classes[class].options[id as usize];
                     let excess = ((o.fixed + live * o.scaled) / share - 1.0).max(0.0);
-                    (o.cost[0] + o.cost[1]) * (1.0 + 0.5 * excess)
+                    let once = (o.cost[at::REDUCE] + o.cost[at::TAIL]) / m;
+                    mean + (o.cost[at::FORWARD] + o.cost[at::BACKWARD]) * (1.0 + 0.5 * excess) + once - least.work.min(mean)
                 };
                 self.open(s, frame, part, stage).into_iter().map(cost).collect()
             }
