@@ -2,7 +2,7 @@
 
 use super::output::{Output, say};
 use super::progress::{Bar, interrupt};
-use super::question::{QuestionArgs, inputs};
+use super::question::QuestionArgs;
 use super::search::{SearchArgs, threads};
 use super::{ANSWERED, Ended, INTERRUPTED};
 use crate::plan::file;
@@ -41,7 +41,7 @@ struct Document<'a> {
 pub(super) fn run(args: Args, output: &Output) -> Ended {
     let mut question = args.question.question()?;
     args.search.change(&mut question.search);
-    let inputs = inputs(&question, args.question.cost())?;
+    let inputs = args.question.inputs(&question)?;
     let question = file::self_contained(&question)?;
     if let Some(path) = &args.output {
         file::can_save(path)?;

@@ -147,8 +147,25 @@ impl QuestionArgs {
         job.mtp &= !self.no_mtp;
     }
 
+    /// As [`inputs`], with errors that name the file they come from.
+    pub(super) fn inputs(&self, question: &Question) -> Result<Inputs, InputError> {
+        inputs(question, self.cost()).map_err(|e| {
+            let root = e.field.as_deref().and_then(|field| field.split(['.', '[']).next());
+            let from_flag = match root {
+                Some("model") => self.model.is_some(),
+                Some("cluster") => self.cluster.is_some(),
+                Some("job") => self.precision.is_some(),
+                _ => false,
+            };
+            match &self.file {
+                Some(file) if !from_flag => e.in_file(file.display()),
+                _ => e,
+            }
+        })
+    }
+
     /// What the cost model takes into account.
-    pub(super) fn cost(&self) -> CostOptions {
+    fn cost(&self) -> CostOptions {
         let on = |effect: &str| !self.without.iter().any(|w| w == effect);
         CostOptions { nic_sharing: on("nic-sharing"), overlap: on("overlap"), head: on("head"), moments: on("moments") }
     }
