@@ -228,6 +228,29 @@ fn an_interrupt_prints_the_best_so_far() {
 }
 
 #[test]
+fn a_search_goes_on_where_it_stopped_and_ends_like_one_that_never_did() {
+    let folder = folder("resume");
+    let path = folder.join("search.bin");
+    let path = path.to_str().unwrap();
+    let search = |evaluations: &str, more: &[&str]| {
+        let arguments = ["--json", "--backend", "genetic", "--seed", "3", "--max-evals", evaluations];
+        let ran = run(&small("plan", &[&arguments[..], more].concat()));
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        ran.json()
+    };
+    search("200", &["--checkpoint", path]);
+    let resumed = search("600", &["--checkpoint", path, "--resume"]);
+    let whole = search("600", &[]);
+    assert!(resumed["search"]["cache_hits"].as_u64() >= Some(200), "{}", resumed["search"]);
+    for key in ["plan", "estimate", "alternatives"] {
+        assert_eq!(resumed[key], whole[key], "{key}");
+    }
+    std::fs::write(path, "not a checkpoint").unwrap();
+    let ran = run(&small("plan", &["--json", "--backend", "genetic", "--checkpoint", path, "--resume"]));
+    assert_eq!((ran.code, ran.error()["field"].as_str()), (2, Some("checkpoint")), "{}", ran.err);
+}
+
+#[test]
 fn every_search_config_is_a_question() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("search_configs");
     let mut seen = 0;

@@ -67,7 +67,7 @@ pub fn min_gpus(found: &MinGpus, inputs: &Inputs, style: Style) -> String {
             percent(rate(c) / best),
             gigabytes(c.estimate.peak_memory_bytes),
             percent(free),
-            format!("{} · {}", shape.line(), shape.batches()),
+            format!("{}, {}", shape.line(), shape.batches()),
         ]);
     }
     out.push_str(&table.render(style));
@@ -78,7 +78,7 @@ pub fn min_gpus(found: &MinGpus, inputs: &Inputs, style: Style) -> String {
     for (title, c) in plans {
         let _ = writeln!(out, "\n{}", style.title(&format!("{title}: {} devices", grouped(c.devices as f64))));
         let shape = shape(&c.plan, &spine, &inputs.job);
-        let _ = writeln!(out, "  {} · {} per rank", shape.line(), shape.batches());
+        let _ = writeln!(out, "  {}, {} per rank", shape.line(), shape.batches());
         out.push_str(&layers::stages(&c.plan, &spine, style));
     }
     notes(&mut out, &found.notes, style);

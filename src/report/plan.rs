@@ -74,7 +74,7 @@ pub(super) fn headline(estimate: &Estimate, inputs: &Inputs, style: Style) -> St
 /// A plan and its price under a title.
 pub(super) fn priced(plan: &Plan, estimate: &Estimate, inputs: &Inputs, spine: &Spine, style: Style) -> String {
     let shape = shape(plan, spine, &inputs.job);
-    let mut out = format!("  {} · {} per rank\n", shape.line(), shape.batches());
+    let mut out = format!("  {}, {} per rank\n", shape.line(), shape.batches());
     out.push_str(&headline(estimate, inputs, style));
     out.push('\n');
     out.push_str(&layers::stages(plan, spine, style));
@@ -132,7 +132,7 @@ fn uniform(answer: &Answer, inputs: &Inputs, spine: &Spine, style: Style) -> Str
         return out;
     }
     let shape = shape(&u.plan, spine, &inputs.job);
-    let _ = writeln!(out, "  {} · {} per rank", shape.line(), shape.batches());
+    let _ = writeln!(out, "  {}, {} per rank", shape.line(), shape.batches());
     let _ = writeln!(
         out,
         "  {} s per iteration, {} tokens/s per device, {} GB",
@@ -159,23 +159,24 @@ fn alternatives(answer: &Answer, inputs: &Inputs, spine: &Spine, style: Style) -
         return String::new();
     }
     let mut out = format!("\n{}\n", style.title("Alternatives"));
-    let mut table =
-        Table::new(&[("", Align::Right), ("slower", Align::Right), ("GB", Align::Right), ("plan", Align::Left)]);
+    let mut table = Table::new(&[
+        ("", Align::Right),
+        ("slower", Align::Right),
+        ("GB", Align::Right),
+        ("", Align::Left),
+        ("plan", Align::Left),
+    ]);
     for (i, a) in answer.alternatives.iter().enumerate() {
         let shape = shape(&a.plan, spine, &inputs.job);
-        let kind = match (a.near_tie, a.uniform) {
-            (true, true) => " (near-tie, uniform)",
-            (true, false) => " (near-tie)",
-            (false, true) => " (uniform)",
-            (false, false) => "",
-        };
         table.row([
             format!("{}.", i + 2),
             percent(a.slower),
             gigabytes(a.estimate.peak_memory_bytes),
-            format!("{} · {}{kind}", shape.line(), shape.batches()),
+            if a.near_tie { "near-tie".into() } else { String::new() },
+            format!("{}, {}", shape.line(), shape.batches()),
         ]);
-        table.row([String::new(), String::new(), String::new(), a.gives_up.clone()]);
+        let kind = if a.uniform { "uniform: " } else { "" };
+        table.row([String::new(), String::new(), String::new(), String::new(), format!("{kind}{}", a.gives_up)]);
     }
     out.push_str(&table.render(style));
     if answer.alternatives.iter().any(|a| a.near_tie) {

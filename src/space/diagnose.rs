@@ -2,10 +2,12 @@
 
 use super::answer::{Fix, Infeasible};
 use super::layerwise::LayerwiseSpace;
-use super::planner::{Inputs, PlanError, Watch, plan};
+use super::planner::{Inputs, Watch, plan};
 use super::tasks::splits;
+use super::uniform;
 use crate::cost::StateBytes;
 use crate::error::{InputError, Kind};
+use crate::estimate::Estimate;
 use crate::job::{Job, Storage};
 use crate::question::SearchOptions;
 use crate::units::Bytes;
@@ -109,29 +111,27 @@ pub fn infeasible(inputs: &Inputs, space: &LayerwiseSpace, look: bool) -> Infeas
     }
 }
 
-/// A quick plan of a changed question.
+/// A plan of a changed question: the first that comes to mind if that fits, otherwise whatever the search finds.
 fn verify(change: &str, inputs: &Inputs) -> Option<Fix> {
-    let quick = Inputs {
-        search: SearchOptions {
-            target_gap: Some(QUICK_GAP),
-            backend: Some("exact".into()),
-            top: 1,
-            ..inputs.search.clone()
-        },
-        ..inputs.clone()
+    let fix = |estimate: &Estimate| Fix {
+        change: change.to_owned(),
+        iteration_time_s: estimate.iteration_time_s,
+        peak_memory_bytes: estimate.peak_memory_bytes,
     };
-    match quick.with_space(|space| some_fits(&space)) {
-        Ok(true) => {}
-        _ => return None,
+    let (first, hopeless) = inputs
+        .with_space(|space| {
+            let estimate = uniform::probe(&space).and_then(|u| space.estimator.estimate(&u.plan(&space)).ok());
+            let first = estimate.filter(|e| e.fits).map(|e| fix(&e));
+            let hopeless = first.is_none() && !some_fits(&space);
+            (first, hopeless)
+        })
+        .ok()?;
+    if first.is_some() || hopeless {
+        return first;
     }
-    match plan(&quick, Watch { quick: true, ..Watch::default() }) {
-        Ok(answer) => Some(Fix {
-            change: change.to_owned(),
-            iteration_time_s: answer.estimate.iteration_time_s,
-            peak_memory_bytes: answer.estimate.peak_memory_bytes,
-        }),
-        Err(PlanError::Input(_) | PlanError::Infeasible(_) | PlanError::NoPlan(_) | PlanError::Internal(_)) => None,
-    }
+    let search = SearchOptions { target_gap: Some(QUICK_GAP), top: 1, ..inputs.search.clone() };
+    let watch = Watch { quick: true, ..Watch::default() };
+    plan(&Inputs { search, ..inputs.clone() }, watch).ok().map(|answer| fix(&answer.estimate))
 }
 
 /// Gap at which a verifying plan is good enough.
