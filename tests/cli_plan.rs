@@ -209,7 +209,8 @@ fn a_constraint_that_nothing_satisfies_is_named() {
 
 #[test]
 fn no_time_is_no_plan() {
-    let ran = run(&small("plan", &["--json", "--max-time", "1ns"]));
+    // What comes to mind first does not fit here, so that it takes a search.
+    let ran = run(&small("plan", &["--json", "--memory", "9GB", "--max-time", "1ns"]));
     assert_eq!((ran.code, ran.error()["kind"].as_str()), (4, Some("no_plan")), "{}", ran.err);
 }
 
@@ -233,7 +234,7 @@ fn a_search_goes_on_where_it_stopped_and_ends_like_one_that_never_did() {
     let path = folder.join("search.bin");
     let path = path.to_str().unwrap();
     let search = |evaluations: &str, more: &[&str]| {
-        let arguments = ["--json", "--backend", "genetic", "--seed", "3", "--max-evals", evaluations];
+        let arguments = ["--json", "--backend", "random", "--seed", "3", "--max-evals", evaluations];
         let ran = run(&small("plan", &[&arguments[..], more].concat()));
         assert_eq!(ran.code, 0, "{}", ran.err);
         ran.json()
@@ -256,6 +257,9 @@ fn every_search_config_is_a_question() {
     let mut seen = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
+        if path.is_dir() {
+            continue;
+        }
         let question = espalier::question::Question::load(&path).unwrap_or_else(|e| panic!("{e}"));
         question.resolve().unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         seen += 1;
