@@ -80,7 +80,7 @@ impl QuestionArgs {
                 // Paths of flags start from the working folder, paths of the file from its own.
                 absolute(Question { folder, ..question })
             }
-            (None, Some(_)) => self.from_flags()?,
+            (None, Some(_)) => self.asked_by_flags()?,
             (None, None) => Question::parse(EXAMPLE, EXAMPLE_NAME)?,
         };
         if let Some(model) = &self.model {
@@ -109,7 +109,7 @@ impl QuestionArgs {
     }
 
     /// Without a file, a model of one's own needs the rest of the question too.
-    fn from_flags(&self) -> Result<Question, InputError> {
+    fn asked_by_flags(&self) -> Result<Question, InputError> {
         let missing = |flag: &str, example: &str| {
             InputError::new(Kind::MissingField)
                 .at(flag)
