@@ -68,7 +68,9 @@ pub enum PlanError {
 
 /// Gap at which `auto` is content.
 pub const DEFAULT_GAP: f64 = 0.01;
-/// Evaluations of `auto` when exact search leaves a gap.
+/// Simulations of `auto`, which its portfolio uses where exact search leaves a gap.
+pub const AUTO_EVALUATIONS: u64 = 2_000;
+/// Evaluations of the other backends, by the closed form.
 pub const DEFAULT_EVALUATIONS: u64 = 20_000;
 /// Steps of exact search in `auto` (label extensions and dominance tests).
 const AUTO_STEPS: u64 = 1 << 24;
@@ -200,7 +202,11 @@ fn search(
     let options = &inputs.search;
     let gap = options.target_gap.or((backend == "auto").then_some(DEFAULT_GAP));
     let budget = Budget {
-        max_evaluations: options.max_evals.or((backend != "exact").then_some(DEFAULT_EVALUATIONS)),
+        max_evaluations: options.max_evals.or(match backend {
+            "exact" => None,
+            "auto" => Some(AUTO_EVALUATIONS),
+            _ => Some(DEFAULT_EVALUATIONS),
+        }),
         max_time: options.max_time.map(|t| Duration::from_secs_f64(t.get()).saturating_sub(started.elapsed())),
         target_gap: gap,
         ..Budget::default()
