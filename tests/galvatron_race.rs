@@ -10,7 +10,7 @@ use espalier::search::run::{Request, solve};
 use espalier::search::score::Score;
 use espalier::space::galvatron::{GalvatronSpace, Partition};
 use espalier::{import, reference};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 fn cases() -> Vec<PathBuf> {
     let Some(root) = reference::path("galvatron") else { return Vec::new() };
@@ -43,7 +43,7 @@ fn reached(space: &GalvatronSpace, backend: &str, seeds: u64, evaluations: u64) 
     out
 }
 
-fn question(case: &PathBuf) -> GalvatronSpace {
+fn question(case: &Path) -> GalvatronSpace {
     GalvatronSpace::new(import::galvatron::read(case, &[], Repairs::NONE).unwrap(), Partition::Even).unwrap()
 }
 
