@@ -18,6 +18,8 @@ pub(super) enum Failure {
     Input(InputError),
     /// Nothing fits.
     Infeasible(Box<Infeasible>),
+    /// What is asked for fits nowhere; what would.
+    DoesNotFit(InputError),
     /// The search stopped before it had a plan.
     NoPlan(Stop),
     /// A fault of this program, or of the machine it runs on.
@@ -61,6 +63,11 @@ impl Failure {
                 let document =
                     json!({ "error": object("infeasible", found, Some(expected), help), "infeasible": &*why });
                 (DOES_NOT_FIT, report::infeasible(&why, style), document)
+            }
+            Failure::DoesNotFit(e) => {
+                let mut document = e.to_json();
+                document["error"]["kind"] = "infeasible".into();
+                (DOES_NOT_FIT, format!("{error} {e}"), document)
             }
             Failure::NoPlan(Stop::Interrupted) => {
                 let text = "interrupted before there was a plan that fits";

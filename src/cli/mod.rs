@@ -12,6 +12,7 @@ mod output;
 mod plan;
 mod progress;
 mod question;
+mod schedule;
 mod search;
 mod values;
 
@@ -59,6 +60,8 @@ enum Command {
     Model(model::Args),
     /// Find the smallest number of devices on which a model trains, and the smallest that makes sense
     MinGpus(min_gpus::Args),
+    /// Search for a pipeline schedule, or judge a given one
+    Schedule(Box<schedule::Args>),
 }
 
 /// Reads the arguments of the process, does what they ask, and says how it ended.
@@ -75,6 +78,7 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(&args, &output),
         Command::Model(args) => model::run(&args, &output),
         Command::MinGpus(args) => min_gpus::run(&args, &output),
+        Command::Schedule(args) => schedule::run(&args, &output),
     }));
     ExitCode::from(match done {
         Ok(Ok(code)) => code,

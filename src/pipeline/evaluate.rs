@@ -217,7 +217,7 @@ impl Evaluator {
         for &row in order {
             let row = row as usize;
             let info = &self.rows.rows[row];
-            if row % KINDS > 0 && counts[row] >= counts[row - 1] {
+            if !row.is_multiple_of(KINDS) && counts[row] >= counts[row - 1] {
                 return false;
             }
             counts[row] += 1;
@@ -237,10 +237,12 @@ impl Evaluator {
         let devices = self.memory.len();
         self.reset();
         self.left.clear();
-        self.left.extend((0..devices).map(|d| self.rows.of_device[d].iter().fold(0.0, |sum, row| {
-            let row = &self.rows.rows[*row as usize];
-            sum + f64::from(row.count) * row.duration
-        })));
+        self.left.extend((0..devices).map(|d| {
+            self.rows.of_device[d].iter().fold(0.0, |sum, row| {
+                let row = &self.rows.rows[*row as usize];
+                sum + f64::from(row.count) * row.duration
+            })
+        }));
         let mut reached = 0;
         while reached < self.total {
             let before = reached;

@@ -83,8 +83,9 @@ impl Yard {
             (limit - costs.resident[d]) * (1.0 + 1e-9) - more.fold(0.0, f64::max)
         });
         let memory = memory.collect();
-        let chunks =
-            (0..placement.stages()).map(|x| placement.chunks(placement.device(x)).map(|y| y as u32).collect()).collect();
+        let chunks = (0..placement.stages())
+            .map(|x| placement.chunks(placement.device(x)).map(|y| y as u32).collect())
+            .collect();
         let mut way_home = vec![f64::NAN; rows.rows.len()];
         (0..rows.rows.len()).for_each(|row| {
             way(&rows, row, &mut way_home);
@@ -126,7 +127,7 @@ impl Yard {
         if s.done[row] >= s.made[row] {
             return false;
         }
-        if row % KINDS > 0 {
+        if !row.is_multiple_of(KINDS) {
             return true;
         }
         let stage = row / KINDS;
@@ -159,9 +160,8 @@ impl Yard {
         let (_, device) = first?;
         let own = &self.rows.of_device[device];
         out.extend(own.iter().filter(|row| self.can_run(s, **row as usize)).map(|row| Choice::Run(*row)));
-        let expects = own.iter().map(|row| *row as usize).any(|row| {
-            row % KINDS < 2 && s.made[row] < self.rows.rows[row].count
-        });
+        let expects =
+            own.iter().map(|row| *row as usize).any(|row| row % KINDS < 2 && s.made[row] < self.rows.rows[row].count);
         if others_can && expects {
             out.push(Choice::Wait);
         }
@@ -264,9 +264,7 @@ impl Yard {
     /// How long the start of a choice lies after the device became free; zero for waiting.
     pub fn delay(&self, s: &Partial, choice: Choice) -> f64 {
         match choice {
-            Choice::Run(row) => {
-                self.beginning(s, row as usize) - s.clock[self.rows.rows[row as usize].device as usize]
-            }
+            Choice::Run(row) => self.beginning(s, row as usize) - s.clock[self.rows.rows[row as usize].device as usize],
             Choice::Wait => 0.0,
         }
     }
@@ -288,9 +286,9 @@ fn way(rows: &Rows, row: usize, known: &mut [f64]) -> f64 {
     if known[row].is_nan() {
         let weight = &rows.rows[row - row % KINDS + 2];
         let own = if row % KINDS == 1 && weight.count > 0 { weight.duration } else { 0.0 };
-        let ahead = rows.rows[row].feeds.map_or(0.0, |(to, hop)| {
-            hop + rows.rows[to as usize].duration + way(rows, to as usize, known)
-        });
+        let ahead = rows.rows[row]
+            .feeds
+            .map_or(0.0, |(to, hop)| hop + rows.rows[to as usize].duration + way(rows, to as usize, known));
         known[row] = own.max(ahead);
     }
     known[row]

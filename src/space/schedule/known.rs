@@ -43,7 +43,9 @@ pub fn known(case: &Case) -> Vec<Known> {
     let mut all = Vec::new();
     for (number, shape) in case.shapes.iter().enumerate() {
         for schedule in candidates(shape, case.microbatches) {
-            let Some(Ok(run)) = as_shape(&schedule, shape.backward).map(|s| simulate(&s, &shape.costs)) else { continue };
+            let Some(Ok(run)) = as_shape(&schedule, shape.backward).map(|s| simulate(&s, &shape.costs)) else {
+                continue;
+            };
             let peak = run.peak_memory();
             all.push(Known { shape: number, schedule, makespan: run.makespan, span: run.span, peak });
         }
@@ -82,10 +84,12 @@ fn candidates(shape: &Shape, m: usize) -> Vec<Schedule> {
             all.push(schedule);
         }
     };
-    for name in PROGRAMS {
+    let is_interleaved = |name: &str| name.contains("interleaved") || name == "looped_bfs";
+    // With one chunk, interleaved programs are 1F1B and ZB-H1 under other names.
+    for name in PROGRAMS.into_iter().filter(|name| v > 1 || !is_interleaved(name)) {
         program(name, None);
     }
-    if p >= 4 {
+    if p >= 2 && v > 1 {
         program("group_interleaved", Some(p / 2));
     }
     let stage = |x: usize| {

@@ -4,6 +4,8 @@
 //! micro-batches), [`order`] (the order itself as a decision tree) and [`polish`] (whole orders improved by walks). A
 //! search starts from every [`known`] schedule that applies, so its answer is never worse than any of them.
 
+pub mod file;
+pub mod judge;
 pub mod known;
 pub mod order;
 pub mod policy;

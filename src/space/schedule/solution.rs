@@ -117,7 +117,12 @@ impl Workshop {
                 .and_then(|decoder| Ok((decoder, Evaluator::new(map, &[], costs, m, shape.backward)?)));
             match made {
                 Ok((decoder, evaluator)) => {
-                    tools.push(Tools { decoder, evaluator, idle_decoders: Mutex::default(), idle_evaluators: Mutex::default() });
+                    tools.push(Tools {
+                        decoder,
+                        evaluator,
+                        idle_decoders: Mutex::default(),
+                        idle_evaluators: Mutex::default(),
+                    });
                     shapes.push(shape);
                 }
                 Err(why) => refused = Some(why),

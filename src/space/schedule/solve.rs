@@ -186,9 +186,8 @@ impl Progress<'_> {
             observer: self.observer.as_mut().map(|observer| &mut **observer as &mut dyn Observer),
             ..Request::new(self.seed, budget)
         };
-        let outcome = search(problem, backend, request).map_err(|e| {
-            InputError::new(crate::error::Kind::Unreadable).at("checkpoint").help(e)
-        })?;
+        let outcome = search(problem, backend, request)
+            .map_err(|e| InputError::new(crate::error::Kind::Unreadable).at("checkpoint").help(e))?;
         self.take(outcome);
         Ok(())
     }

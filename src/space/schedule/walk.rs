@@ -65,9 +65,7 @@ impl State<'_> {
     /// Idle time before a step of a device.
     fn gap(&self, device: usize, at: usize) -> f64 {
         let before = at.checked_sub(1);
-        let free = before.map_or(0.0, |i| {
-            self.starts[device][i] + self.evaluator.duration(self.orders[device][i])
-        });
+        let free = before.map_or(0.0, |i| self.starts[device][i] + self.evaluator.duration(self.orders[device][i]));
         self.starts[device][at] - free
     }
 
@@ -145,7 +143,11 @@ impl State<'_> {
         }
         self.save(device);
         let order = &mut self.orders[device];
-        if from < to { order[from..=to].rotate_left(1) } else { order[to..=from].rotate_right(1) }
+        if from < to {
+            order[from..=to].rotate_left(1)
+        } else {
+            order[to..=from].rotate_right(1)
+        }
         true
     }
 
@@ -160,7 +162,11 @@ impl State<'_> {
             if at < to { order[at..=to].rotate_left(1) } else { order[to..=at].rotate_right(1) }
         };
         // Backwards when moving to later, so that places stay where they were found.
-        if by > 0 { places.iter().rev().for_each(|at| move_one(*at)) } else { places.iter().for_each(|at| move_one(*at)) }
+        if by > 0 {
+            places.iter().rev().for_each(|at| move_one(*at))
+        } else {
+            places.iter().for_each(|at| move_one(*at))
+        }
         true
     }
 }
