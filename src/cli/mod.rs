@@ -4,6 +4,7 @@
 //! plan; 5 illegal for the target; 130 interrupted (the best so far is printed).
 
 mod check;
+mod export;
 mod failure;
 mod input;
 mod min_gpus;
@@ -33,6 +34,8 @@ const BAD_INPUT: u8 = 2;
 const DOES_NOT_FIT: u8 = 3;
 /// A limit was met before there was a plan.
 const NO_PLAN: u8 = 4;
+/// The target does not take it.
+const ILLEGAL: u8 = 5;
 /// Interrupted; the best so far is printed.
 const INTERRUPTED: u8 = 130;
 
@@ -62,6 +65,8 @@ enum Command {
     MinGpus(min_gpus::Args),
     /// Search for a pipeline schedule, or judge a given one
     Schedule(Box<schedule::Args>),
+    /// Write a schedule for another tool
+    Export(export::Args),
 }
 
 /// Reads the arguments of the process, does what they ask, and says how it ended.
@@ -78,6 +83,7 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(&args, &output),
         Command::Model(args) => model::run(&args, &output),
         Command::MinGpus(args) => min_gpus::run(&args, &output),
+        Command::Export(args) => export::run(&args, &output),
         Command::Schedule(args) => schedule::run(&args, &output),
     }));
     ExitCode::from(match done {
