@@ -4,7 +4,6 @@ mod planning;
 
 use espalier::estimate::closed::ClosedForm;
 use espalier::job::Job;
-use espalier::model::Model;
 use espalier::plan::LayerStrategy;
 use espalier::search::decompose::{Decompose, FixedItem};
 use espalier::search::exact::round::segment_cost;
@@ -14,7 +13,6 @@ use espalier::space::fast::Choice;
 use espalier::space::planner::Inputs;
 use espalier::space::strategies;
 use planning::{cluster, config, machines, question};
-use proptest::prelude::*;
 
 /// Rounding of sums in another order.
 const ROUNDING: f64 = 1e-9;
@@ -111,26 +109,25 @@ fn by_chain(space: &LayerwiseSpace<'_>, choice: &Choice) -> f64 {
 }
 
 /// One random plan of the tables of `inputs`, held against every other way to price it.
-fn check_tabled(name: &str, inputs: &Inputs, space: &LayerwiseSpace<'_>, seed: u64) -> Result<(), TestCaseError> {
+fn check_tabled(name: &str, space: &LayerwiseSpace<'_>, seed: u64) {
     let mut dice = Dice(seed);
     let task = dice.below(space.tasks.len());
-    let Some(frame) = space.fast(task) else { return Ok(()) };
+    let Some(frame) = space.fast(task) else { return };
     let sizes = sizes(space, task, &mut dice);
     let classes = &space.estimator.spine.parts;
     let options = options(classes, |class| frame.table().classes[class].options.len(), &mut dice);
     let choice = Choice { task: task as u32, sizes: sizes.into(), options: options.into() };
     let plan = space.plan_of(&choice);
-    let estimate = space.estimator.estimate(&plan).map_err(|e| TestCaseError::fail(format!("{name}: {e}")))?;
+    let estimate = space.estimator.estimate(&plan).unwrap_or_else(|e| panic!("{name}: {e}"));
     let (fast, excess) = frame.price(&choice.sizes, &choice.options);
     let what = || format!("{name}, task {:?}, seed {seed}", space.tasks[task]);
-    let _ = inputs;
-    prop_assert!(
+    assert!(
         (fast / estimate.closed_form_s - 1.0).abs() <= ROUNDING,
         "{}: {fast} by table, {} by closed form",
         what(),
         estimate.closed_form_s
     );
-    prop_assert!(
+    assert!(
         estimate.closed_form_s <= estimate.iteration_time_s * (1.0 + ROUNDING),
         "{}: closed form {} above the simulation's {}",
         what(),
@@ -138,19 +135,18 @@ fn check_tabled(name: &str, inputs: &Inputs, space: &LayerwiseSpace<'_>, seed: u
         estimate.iteration_time_s
     );
     let chain = by_chain(space, &choice);
-    prop_assert!(chain <= fast * (1.0 + ROUNDING), "{}: chain {chain} above {fast}", what());
-    prop_assert!(!estimate.fits || excess <= ROUNDING, "{}: fits, but the table sees {excess} too much", what());
+    assert!(chain <= fast * (1.0 + ROUNDING), "{}: chain {chain} above {fast}", what());
+    assert!(!estimate.fits || excess <= ROUNDING, "{}: fits, but the table sees {excess} too much", what());
     if space.tasks[task].chunks == 1 {
         let both = (estimate.peak_memory_bytes / estimate.usable_memory_bytes - 1.0).abs() < ROUNDING;
-        prop_assert!(both || estimate.fits == (excess <= 0.0), "{}: table and estimate differ on memory", what());
+        assert!(both || estimate.fits == (excess <= 0.0), "{}: table and estimate differ on memory", what());
     }
     let floor = space.task_floor(task);
-    prop_assert!(floor <= fast * (1.0 + ROUNDING), "{}: floor {floor} above {fast}", what());
-    Ok(())
+    assert!(floor <= fast * (1.0 + ROUNDING), "{}: floor {floor} above {fast}", what());
 }
 
 /// One random plan of strategies that need not be in any table.
-fn check_any(name: &str, space: &LayerwiseSpace<'_>, seed: u64) -> Result<(), TestCaseError> {
+fn check_any(name: &str, space: &LayerwiseSpace<'_>, seed: u64) {
     let mut dice = Dice(seed);
     let task = dice.below(space.tasks.len());
     let mesh = space.frame(task);
@@ -166,29 +162,28 @@ fn check_any(name: &str, space: &LayerwiseSpace<'_>, seed: u64) -> Result<(), Te
         every.push(list);
     }
     if every.iter().any(Vec::is_empty) {
-        return Ok(());
+        return;
     }
     let sizes = sizes(space, task, &mut dice);
     let classes = &estimator.spine.parts;
     let options = options(classes, |class| every[class].len(), &mut dice);
     let strategy_of = |part: u32| every[classes[part as usize] as usize][options[part as usize] as usize];
     let plan = space.plan(task, &sizes, &strategy_of);
-    let e = estimator.estimate(&plan).map_err(|e| TestCaseError::fail(format!("{name}: {e}")))?;
+    let e = estimator.estimate(&plan).unwrap_or_else(|e| panic!("{name}: {e}"));
     let what = || format!("{name}, task {:?}, seed {seed}", space.tasks[task]);
-    prop_assert!(e.iteration_time_s.is_finite() && e.iteration_time_s > 0.0, "{}", what());
-    prop_assert!(
+    assert!(e.iteration_time_s.is_finite() && e.iteration_time_s > 0.0, "{}", what());
+    assert!(
         e.closed_form_s <= e.iteration_time_s * (1.0 + ROUNDING),
         "{}: closed form {} above the simulation's {}",
         what(),
         e.closed_form_s,
         e.iteration_time_s
     );
-    prop_assert!(space.task_floor(task) <= e.closed_form_s * (1.0 + ROUNDING), "{}: floor above the plan", what());
-    Ok(())
+    assert!(space.task_floor(task) <= e.closed_form_s * (1.0 + ROUNDING), "{}: floor above the plan", what());
 }
 
 /// One random path down the tree: no bound on the way exceeds what stands at its end.
-fn check_bounds(name: &str, space: &LayerwiseSpace<'_>, seed: u64) -> Result<(), TestCaseError> {
+fn check_bounds(name: &str, space: &LayerwiseSpace<'_>, seed: u64) {
     let mut dice = Dice(seed);
     let mut state = space.root();
     let mut bounds = Vec::new();
@@ -199,28 +194,21 @@ fn check_bounds(name: &str, space: &LayerwiseSpace<'_>, seed: u64) -> Result<(),
         }
         match space.node(&state) {
             Node::Complete => break,
-            Node::DeadEnd(_) => return Ok(()),
+            Node::DeadEnd(_) => return,
             Node::Choose { options, .. } => space.push(&mut state, dice.below(options as usize) as u32),
         }
     }
     let choice = space.solution(&state);
     let score = space.score(&choice, espalier::search::problem::Fidelity::Fast);
-    let Some(objective) = score.objective() else { return Ok(()) };
+    let Some(objective) = score.objective() else { return };
     let highest = bounds.iter().copied().fold(0.0, f64::max);
-    prop_assert!(highest <= objective * (1.0 + ROUNDING), "{name}: bound {highest} above {objective}, seed {seed}");
-    Ok(())
+    assert!(highest <= objective * (1.0 + ROUNDING), "{name}: bound {highest} above {objective}, seed {seed}");
 }
 
-fn on_every_question(plans: u32, check: impl Fn(&str, &Inputs, &LayerwiseSpace<'_>, u64) -> Result<(), TestCaseError>) {
+fn on_every_question(plans: u64, check: impl Fn(&str, &LayerwiseSpace<'_>, u64)) {
     for (name, inputs) in questions() {
-        let ran = inputs.with_space(|space| {
-            let config = ProptestConfig { cases: plans, failure_persistence: None, ..ProptestConfig::default() };
-            let mut runner = proptest::test_runner::TestRunner::new(config);
-            runner.run(&any::<u64>(), |seed| check(name, &inputs, &space, seed)).map_err(|e| e.to_string())
-        });
-        if let Err(e) = ran.unwrap() {
-            panic!("{e}");
-        }
+        let checked = inputs.with_space(|space| (0..plans).for_each(|seed| check(name, &space, seed)));
+        assert_eq!(checked, Ok(()));
     }
 }
 
@@ -231,12 +219,12 @@ fn tables_give_the_closed_form_and_the_simulation_never_undercuts_it() {
 
 #[test]
 fn the_closed_form_never_exceeds_the_simulation_of_any_strategies() {
-    on_every_question(1500, |name, _, space, seed| check_any(name, space, seed));
+    on_every_question(1500, check_any);
 }
 
 #[test]
 fn no_bound_on_the_way_down_exceeds_what_stands_at_the_end() {
-    on_every_question(1500, |name, _, space, seed| check_bounds(name, space, seed));
+    on_every_question(1500, check_bounds);
 }
 
 #[test]
@@ -256,6 +244,3 @@ fn equal_stages_without_hops_take_the_textbook_time() {
         assert!((time / textbook - 1.0).abs() < 1e-12, "p {p} v {v} m {m}: {time} against {textbook}");
     }
 }
-
-#[allow(dead_code)]
-fn _unused(_: &Model) {}

@@ -45,7 +45,8 @@ fn the_engine_alone_finds_the_same_optimum_on_small_questions() {
         let found = solve(&Plain(&space), &ExactSettings::default(), &|| false, &mut |_, _| {});
         let answer = space.answer();
         assert_eq!(found.best.is_some(), answer.best.is_some(), "{changes:?}");
-        let (Some((_, engine)), Some((x, own))) = (&found.best, &answer.best) else { continue };
+        let (Some(best), Some((x, own))) = (&found.best, &answer.best) else { continue };
+        let engine = &best.solution;
         compared += 1;
         assert!(found.bound >= engine.objective * (1.0 - 1e-12), "{changes:?}: the engine left a gap");
         assert!((engine.objective - own).abs() <= 1e-9 * own, "{changes:?}: engine {} own {own}", engine.objective);
@@ -60,8 +61,9 @@ fn the_engine_accepts_what_the_space_proves_on_whole_cases() {
     for prefix in ["c01", "c02", "c03", "c05", "c07", "c09", "c10", "c12", "c14"] {
         let Some(space) = space(prefix, &[], Repairs::NONE) else { return };
         let found = solve(&space, &ExactSettings::default(), &|| false, &mut |_, _| {});
-        let (pair, x) = found.best.unwrap();
-        let solution = space.assemble(pair, &x);
+        let best = found.best.unwrap();
+        let x = best.solution;
+        let solution = space.assemble(best.task, &x);
         let worth = space.worth(&solution);
         assert!((worth.objective_s - x.objective).abs() <= 1e-12 * x.objective, "{prefix}");
         assert_eq!(worth.excess, 0.0);

@@ -155,7 +155,7 @@ fn a_tree_of_one_path_is_searched_once() {
     for backend in backends::<Toy>() {
         let outcome = solve(&problem, &*backend, Request::new(1, Budget::evaluations(100))).unwrap();
         assert_eq!(outcome.counters.evaluations, 1, "{}", backend.name());
-        assert_eq!(outcome.stop, Stop::Exhausted, "{}", backend.name());
+        assert!(matches!(outcome.stop, Stop::Exhausted | Stop::Optimal), "{}", backend.name());
         assert_eq!(answer(&outcome).unwrap().0, Score::Feasible(3.0));
     }
 }
@@ -166,7 +166,7 @@ fn a_root_that_is_complete_is_an_answer() {
     for backend in backends::<Toy>() {
         let outcome = solve(&problem, &*backend, Request::new(1, Budget::evaluations(100))).unwrap();
         assert_eq!(answer(&outcome).unwrap().0, Score::Feasible(3.0), "{}", backend.name());
-        assert_eq!(outcome.stop, Stop::Exhausted, "{}", backend.name());
+        assert!(matches!(outcome.stop, Stop::Exhausted | Stop::Optimal), "{}", backend.name());
     }
 }
 
@@ -327,7 +327,7 @@ fn solutions_that_share_a_key_are_one_solution() {
     for backend in backends::<Toy>() {
         let outcome = solve(&problem, &*backend, Request::new(1, Budget::evaluations(100))).unwrap();
         assert_eq!(outcome.counters.evaluations, 1, "{}", backend.name());
-        assert_eq!(outcome.stop, Stop::Exhausted, "{}", backend.name());
+        assert!(matches!(outcome.stop, Stop::Exhausted | Stop::Optimal), "{}", backend.name());
         assert_eq!(outcome.archive.len(), 1, "{}", backend.name());
     }
 }
@@ -336,7 +336,7 @@ fn solutions_that_share_a_key_are_one_solution() {
 fn small_spaces_are_proven_by_what_enumerates_them() {
     let problem = Knapsack::random(10, 2, 6);
     let optimum = search_common::enumerate(&problem).objective().unwrap();
-    for name in ["random", "mcts"] {
+    for name in ["random", "mcts", "exact"] {
         let backend = backends::<Knapsack>().into_iter().find(|b| b.name() == name).unwrap();
         let outcome = solve(&problem, &*backend, Request::new(1, Budget::evaluations(5_000))).unwrap();
         assert!(matches!(outcome.stop, Stop::Exhausted | Stop::Optimal), "{name}");

@@ -32,16 +32,16 @@ pub(super) struct QuestionArgs {
     #[arg(long, value_name = "MACHINES|PATH")]
     pub cluster: Option<String>,
     /// Sequences per optimizer step
-    #[arg(long, value_name = "N", value_parser = values::batch)]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = values::batch)]
     pub global_batch: Option<u64>,
     /// Tokens per sequence
-    #[arg(long, visible_alias = "sequence", value_name = "TOKENS", value_parser = values::tokens)]
+    #[arg(long, visible_alias = "sequence", value_name = "TOKENS", allow_hyphen_values = true, value_parser = values::tokens)]
     pub seq: Option<u64>,
     /// Tokens per sequence of the encoder
-    #[arg(long, value_name = "TOKENS", value_parser = values::tokens)]
+    #[arg(long, value_name = "TOKENS", allow_hyphen_values = true, value_parser = values::tokens)]
     pub encoder_seq: Option<u64>,
     /// Patches per sequence that enter a vision tower
-    #[arg(long, value_name = "N", value_parser = values::tokens)]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = values::tokens)]
     pub vision_tokens: Option<u64>,
     /// Format of matrix products: bf16, fp16, fp8, fp32
     #[arg(long, value_name = "FORMAT", value_parser = values::precision)]
@@ -56,10 +56,10 @@ pub(super) struct QuestionArgs {
     #[arg(long, value_name = "NAME", value_parser = values::optimizer)]
     pub optimizer: Option<Optimizer>,
     /// Device memory that training may use, e.g. 80GB or 72GiB
-    #[arg(long, value_name = "BYTES", value_parser = values::memory)]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = values::memory)]
     pub memory: Option<Bytes>,
     /// Load of the busiest expert rank over the mean
-    #[arg(long, value_name = "FACTOR", value_parser = values::imbalance)]
+    #[arg(long, value_name = "FACTOR", allow_hyphen_values = true, value_parser = values::imbalance)]
     pub expert_imbalance: Option<f64>,
     /// Leave out multi-token-prediction modules
     #[arg(long)]

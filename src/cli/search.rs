@@ -16,16 +16,16 @@ pub(super) struct SearchArgs {
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Most distinct plans to evaluate
-    #[arg(long, value_name = "N", value_parser = values::evaluations)]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = values::evaluations)]
     pub max_evals: Option<u64>,
     /// Most time, e.g. 10s or 2min; the answer then depends on the machine's speed
-    #[arg(long, value_name = "DURATION", value_parser = values::duration)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = values::duration)]
     pub max_time: Option<Seconds>,
     /// Stop when the plan is proven to be this close to the best, e.g. 1%
-    #[arg(long, value_name = "FRACTION", value_parser = values::fraction)]
+    #[arg(long, value_name = "FRACTION", allow_hyphen_values = true, value_parser = values::fraction)]
     pub target_gap: Option<f64>,
     /// Plans to show, the best included
-    #[arg(long, value_name = "N", value_parser = values::top)]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = values::top)]
     pub top: Option<usize>,
     /// Fix a dimension, e.g. tp=4, tp=2|4, zero=1..2, recompute=none
     #[arg(long, value_name = "DIM=VALUES", value_parser = values::constraint)]
@@ -34,7 +34,7 @@ pub(super) struct SearchArgs {
     #[arg(long, value_name = "DIM=VALUES", value_parser = values::constraint)]
     pub forbid: Vec<Constraint>,
     /// Threads; never changes the answer of a search without --max-time
-    #[arg(long, value_name = "N", value_parser = values::threads)]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = values::threads)]
     pub threads: Option<usize>,
 }
 

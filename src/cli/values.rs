@@ -101,10 +101,10 @@ pub(super) fn constraint(text: &str) -> Result<Constraint, InputError> {
 
 /// A search algorithm by name.
 pub(super) fn backend(text: &str) -> Result<String, InputError> {
-    use crate::space::backends::NAMES;
-    match NAMES.iter().find(|name| name.eq_ignore_ascii_case(text.trim())) {
+    let names = crate::space::backends::names();
+    match names.iter().find(|name| name.eq_ignore_ascii_case(text.trim())) {
         Some(name) => Ok((*name).to_owned()),
-        None => Err(InputError::unknown_name(text, "a backend", NAMES)),
+        None => Err(InputError::unknown_name(text, "a backend", names)),
     }
 }
 

@@ -11,6 +11,10 @@ use crate::units::{Bytes, Flops, FlopsPerSecond, Seconds};
 /// on A100 (SimuMax v1.2 system file `a100_pcie.json`, read 2026-11).
 const WEIGHT_GRADIENT_EFFICIENCY: f64 = 0.954;
 
+/// How much less of its peak fp8 reaches than bf16: H100 bursts of 1,402.6 of 1,979 against 794.5 of 989 TFLOP/s
+/// (mamf-finder, stas00/ml-engineering@744d01e, read 2026-11).
+const FP8_EFFICIENCY: f64 = (1402.6 / 1979.0) / (794.5 / 989.0);
+
 /// A backward pass of fused attention does 5 products for the forward's 2 (Dao 2023, FlashAttention-2, section 3.2).
 pub const ATTENTION_BACKWARD_FLOPS: f64 = 2.5;
 
@@ -31,7 +35,7 @@ impl<'a> Kernels<'a> {
         let half = device.peak.half;
         let (gemm_peak, half_peak, element) = match precision {
             Precision::Bf16 | Precision::Fp16 => (half, half, 2.0),
-            Precision::Fp8 => (device.peak.fp8.unwrap_or(half), half, 2.0),
+            Precision::Fp8 => (device.peak.fp8.map_or(half, |fp8| half.max(fp8 * FP8_EFFICIENCY)), half, 2.0),
             Precision::Fp32 => (device.peak.single, device.peak.single, 4.0),
         };
         Self { device, gemm_peak, half_peak, element }

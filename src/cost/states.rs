@@ -21,6 +21,11 @@ pub struct StateBytes {
 }
 
 impl StateBytes {
+    /// All of it.
+    pub fn total(&self) -> f64 {
+        self.weights + self.gradients + self.optimizer
+    }
+
     /// What the job keeps per parameter.
     pub fn of(job: &Job) -> Self {
         let moments = match job.optimizer {

@@ -10,14 +10,14 @@ use super::portfolio::Portfolio;
 use super::problem::Problem;
 
 /// An exact backend where there is one, then a portfolio.
-pub struct Auto<P: Problem> {
+pub struct Auto<'p, P: Problem> {
     /// Asked first on problems that decompose.
-    pub exact: Option<Box<dyn Backend<P>>>,
+    pub exact: Option<Box<dyn Backend<P> + 'p>>,
     /// Goes on from there.
-    pub portfolio: Portfolio<P>,
+    pub portfolio: Portfolio<'p, P>,
 }
 
-impl<P: Problem> Backend<P> for Auto<P> {
+impl<P: Problem> Backend<P> for Auto<'_, P> {
     fn name(&self) -> &'static str {
         "auto"
     }

@@ -16,20 +16,20 @@ use super::stream::mix;
 const USUAL_BUDGET: u64 = 20_000;
 
 /// One backend of a portfolio.
-pub struct Stage<P: Problem> {
+pub struct Stage<'p, P: Problem> {
     /// What runs.
-    pub backend: Box<dyn Backend<P>>,
+    pub backend: Box<dyn Backend<P> + 'p>,
     /// Its share of the evaluations; what it leaves goes to the stages after it.
     pub share: f64,
 }
 
 /// Stages in order, repeated until the budget is used up.
-pub struct Portfolio<P: Problem> {
+pub struct Portfolio<'p, P: Problem> {
     /// The stages.
-    pub stages: Vec<Stage<P>>,
+    pub stages: Vec<Stage<'p, P>>,
 }
 
-impl<P: Problem + 'static> Default for Portfolio<P> {
+impl<'p, P: Problem + 'p> Default for Portfolio<'p, P> {
     fn default() -> Self {
         Self {
             stages: vec![
@@ -41,7 +41,7 @@ impl<P: Problem + 'static> Default for Portfolio<P> {
     }
 }
 
-impl<P: Problem> Portfolio<P> {
+impl<P: Problem> Portfolio<'_, P> {
     fn run(&self, problem: &P, seed: u64, evaluator: &mut Evaluator<'_, P>) -> Stop {
         for round in 0.. {
             let before = evaluator.evaluations();
@@ -75,7 +75,7 @@ impl<P: Problem> Portfolio<P> {
     }
 }
 
-impl<P: Problem> Backend<P> for Portfolio<P> {
+impl<P: Problem> Backend<P> for Portfolio<'_, P> {
     fn name(&self) -> &'static str {
         "portfolio"
     }

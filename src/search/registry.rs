@@ -5,6 +5,8 @@
 use super::anneal::Anneal;
 use super::auto::Auto;
 use super::backend::Backend;
+use super::exact::ExactSettings;
+use super::exact::backend::Exact;
 use super::genetic::Genetic;
 use super::mcts::Mcts;
 use super::portfolio::{Portfolio, Stage};
@@ -57,8 +59,11 @@ pub enum RegistryError {
     },
 }
 
+/// A backend, or why it could not be made.
+pub type Built<'p, P> = Result<Box<dyn Backend<P> + 'p>, RegistryError>;
+
 /// A backend in the registry.
-pub struct Entry<P: Problem> {
+pub struct Entry<'p, P: Problem> {
     /// What it is called.
     pub name: &'static str,
     /// What it does, in a sentence.
@@ -68,7 +73,7 @@ pub struct Entry<P: Problem> {
     /// Its parameters with their defaults.
     pub defaults: fn() -> Value,
     /// Makes it.
-    pub build: fn(&Map<String, Value>) -> Result<Box<dyn Backend<P>>, RegistryError>,
+    pub build: fn(&Map<String, Value>) -> Built<'p, P>,
 }
 
 /// Parameters of the portfolio and of `auto`, which runs one.
@@ -102,7 +107,7 @@ impl Default for Stages {
 }
 
 /// All backends for a kind of problem, in the order in which they are listed.
-pub fn entries<P: Problem + 'static>() -> Vec<Entry<P>> {
+pub fn entries<'p, P: Problem + 'p>() -> Vec<Entry<'p, P>> {
     vec![
         Entry {
             name: "auto",
@@ -117,6 +122,13 @@ pub fn entries<P: Problem + 'static>() -> Vec<Entry<P>> {
             source: "this engine",
             defaults: defaults::<Stages>,
             build: |given| Ok(Box::new(portfolio("portfolio", given)?)),
+        },
+        Entry {
+            name: "exact",
+            summary: "proves the optimum: by decomposition into chains where there is one, else by branch and bound",
+            source: "Lawler and Wood 1966; dynamic programming over non-dominated labels",
+            defaults: defaults::<ExactSettings>,
+            build: |given| Ok(Box::new(Exact { settings: parameters("exact", given)? })),
         },
         Entry {
             name: "mcts",
@@ -150,7 +162,7 @@ pub fn entries<P: Problem + 'static>() -> Vec<Entry<P>> {
 }
 
 /// The backend that `choice` names.
-pub fn build<P: Problem + 'static>(choice: &Choice) -> Result<Box<dyn Backend<P>>, RegistryError> {
+pub fn build<'p, P: Problem + 'p>(choice: &Choice) -> Built<'p, P> {
     let entries = entries::<P>();
     match entries.iter().find(|entry| entry.name == choice.backend) {
         Some(entry) => (entry.build)(&choice.parameters),
@@ -179,20 +191,25 @@ fn parameters<T: DeserializeOwned>(backend: &str, given: &Map<String, Value>) ->
     })
 }
 
-fn boxed<P: Problem, B: Backend<P> + DeserializeOwned + 'static>(
+fn boxed<'p, P: Problem + 'p, B: Backend<P> + DeserializeOwned + 'p>(
     backend: &str,
     given: &Map<String, Value>,
-) -> Result<Box<dyn Backend<P>>, RegistryError> {
+) -> Built<'p, P> {
     Ok(Box::new(parameters::<B>(backend, given)?))
 }
 
 /// The registered backend called `exact`, if there is one.
-fn exact<P: Problem + 'static>() -> Result<Option<Box<dyn Backend<P>>>, RegistryError> {
+fn exact<'p, P: Problem + 'p>() -> Result<Option<Box<dyn Backend<P> + 'p>>, RegistryError> {
     let found = entries::<P>().into_iter().find(|entry| entry.name == "exact");
     found.map(|entry| (entry.build)(&Map::new())).transpose()
 }
 
-fn portfolio<P: Problem + 'static>(name: &str, given: &Map<String, Value>) -> Result<Portfolio<P>, RegistryError> {
+/// The portfolio of `auto` with its defaults, for those who put their own exact search in front.
+pub fn default_portfolio<'p, P: Problem + 'p>() -> Result<Portfolio<'p, P>, RegistryError> {
+    portfolio("auto", &Map::new())
+}
+
+fn portfolio<'p, P: Problem + 'p>(name: &str, given: &Map<String, Value>) -> Result<Portfolio<'p, P>, RegistryError> {
     let Stages { stages } = parameters(name, given)?;
     let mut built = Vec::new();
     for (number, stage) in stages.into_iter().enumerate() {

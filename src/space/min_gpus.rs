@@ -94,7 +94,7 @@ pub fn min_gpus(inputs: &Inputs, most: u64, observed: Observed<'_>) -> Result<Mi
     let per = StateBytes::of(&inputs.job);
     let parameters = inputs.model.parameters_total() as f64
         + if inputs.job.mtp { inputs.model.parameters_mtp() as f64 } else { 0.0 };
-    let states = parameters * (per.weights + per.gradients + per.optimizer);
+    let states = parameters * per.total();
     let least = if allocatable > 0.0 { (states / allocatable).ceil().max(1.0) } else { f64::INFINITY };
     if least > most.min(MOST_DEVICES) as f64 {
         return Err(too_small(inputs, usable, states, least, most));

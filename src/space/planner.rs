@@ -68,10 +68,15 @@ pub enum PlanError {
 
 /// Gap at which `auto` is content.
 pub const DEFAULT_GAP: f64 = 0.01;
-/// Evaluations of `auto` when exact search leaves a gap.
+/// Simulations of `auto`, which its portfolio uses where exact search leaves a gap.
+pub const AUTO_EVALUATIONS: u64 = 2_000;
+/// Evaluations of the other backends, by the closed form.
 pub const DEFAULT_EVALUATIONS: u64 = 20_000;
 /// Steps of exact search in `auto` (label extensions and dominance tests).
 const AUTO_STEPS: u64 = 1 << 24;
+/// When no uniform plan fits and the leanest layer-wise one over even cuts needs this many times the memory there is, no
+/// other cut makes it fit.
+const HOPELESS: f64 = 1.5;
 /// Uniform plans kept as seeds and alternatives.
 const UNIFORM: usize = 32;
 /// Clusters up to this size are listed device by device.
@@ -159,6 +164,10 @@ fn answer(
     if first_plan_s.is_none() && !uniform.is_empty() {
         first_plan_s = Some(started.elapsed().as_secs_f64());
     }
+    // Far from fitting there is nothing to search.
+    if uniform.is_empty() && diagnose::leanest(&space).is_none_or(|l| l.0 > HOPELESS * space.estimator.allocatable()) {
+        return Err(PlanError::Infeasible(Box::new(diagnose::infeasible(inputs, &space, !quick))));
+    }
     let backend = inputs.search.backend.as_deref().unwrap_or("auto");
     if matches!(backend, "auto" | "exact") {
         let seeds = uniform::seeds(&space, &uniform);
@@ -193,7 +202,11 @@ fn search(
     let options = &inputs.search;
     let gap = options.target_gap.or((backend == "auto").then_some(DEFAULT_GAP));
     let budget = Budget {
-        max_evaluations: options.max_evals.or((backend != "exact").then_some(DEFAULT_EVALUATIONS)),
+        max_evaluations: options.max_evals.or(match backend {
+            "exact" => None,
+            "auto" => Some(AUTO_EVALUATIONS),
+            _ => Some(DEFAULT_EVALUATIONS),
+        }),
         max_time: options.max_time.map(|t| Duration::from_secs_f64(t.get()).saturating_sub(started.elapsed())),
         target_gap: gap,
         ..Budget::default()

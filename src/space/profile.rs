@@ -136,7 +136,7 @@ pub fn profile(model: &Model, job: &Job) -> Result<Profile, InputError> {
         sequence: job.sequence,
         flops_per_token: flops(Masked::Skipped),
         flops_per_token_full_attention: flops(Masked::Counted),
-        state_bytes_per_parameter: per.weights + per.gradients + per.optimizer,
+        state_bytes_per_parameter: per.total(),
         layer_classes,
         memory,
         notes: model.notes.clone(),

@@ -16,8 +16,11 @@ pub struct TaskKey {
     pub split: Option<Vec<u32>>,
 }
 
-/// Most chunks per stage that are looked at, besides those that divide the layers evenly.
+/// Chunks per stage up to here are all looked at, further ones only where they divide the layers evenly.
 const MANY_CHUNKS: u64 = 8;
+
+/// Most chunks per stage: published plans stop at 12 (NVIDIA Megatron-Bridge recipes, 2026).
+const MOST_CHUNKS: u64 = 20;
 
 /// Divisors of `n` in ascending order.
 pub fn divisors(n: u64) -> Vec<u64> {
@@ -32,6 +35,7 @@ pub fn all(spine: &Spine, job: &Job, devices: u64) -> Vec<TaskKey> {
     let parts = spine.parts.len() as u64;
     let layers = spine.parts.iter().filter(|c| spine.classes[**c as usize].kind == PartKind::Layer).count() as u64;
     let mut tasks = Vec::new();
+    let mut known: std::collections::BTreeMap<u64, Vec<Vec<u32>>> = std::collections::BTreeMap::new();
     for pipeline in divisors(devices).into_iter().filter(|p| *p <= parts) {
         for micro_batches in divisors(job.global_batch) {
             let key =
@@ -41,12 +45,13 @@ pub fn all(spine: &Spine, job: &Job, devices: u64) -> Vec<TaskKey> {
             if pipeline == 1 || micro_batches % pipeline != 0 {
                 continue;
             }
-            for chunks in 2..=layers / pipeline {
+            for chunks in 2..=(layers / pipeline).min(MOST_CHUNKS) {
                 if chunks > MANY_CHUNKS && layers % (pipeline * chunks) != 0 {
                     continue;
                 }
-                for split in splits(spine, pipeline * chunks) {
-                    tasks.push(key(chunks, Some(split)));
+                let number = pipeline * chunks;
+                for split in known.entry(number).or_insert_with(|| splits(spine, number)).iter() {
+                    tasks.push(key(chunks, Some(split.clone())));
                 }
             }
         }

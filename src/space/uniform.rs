@@ -85,8 +85,12 @@ pub fn probe(space: &LayerwiseSpace) -> Option<Uniform> {
                         ..LayerStrategy::PLAIN
                     };
                     let Some(parts) = prices(space, &strategy, &experts, mesh) else { continue };
+                    if !has_room(space, &parts, mesh) {
+                        continue;
+                    }
+                    let hops = hops(space, &parts, mesh);
                     for sizes in splits(spine, u64::from(mesh.pipeline)) {
-                        let Some(objective) = evaluate(space, task, &sizes, &parts) else { continue };
+                        let Some(objective) = evaluate(space, task, &sizes, &parts, &hops) else { continue };
                         if best.as_ref().is_none_or(|b| objective < b.objective) {
                             best = Some(Uniform { task, sizes, strategy, objective });
                         }
@@ -148,6 +152,10 @@ fn of_frame(space: &LayerwiseSpace, mesh: Mesh, tasks: &[usize], experts: &[bool
         .collect();
     for strategy in candidates {
         let Some(parts) = prices(space, &strategy, experts, mesh) else { continue };
+        if !has_room(space, &parts, mesh) {
+            continue;
+        }
+        let hops = hops(space, &parts, mesh);
         let work: f64 = spine.parts.iter().map(|c| parts[*c as usize].0).sum();
         for &task in tasks {
             let key = &space.tasks[task];
@@ -159,7 +167,7 @@ fn of_frame(space: &LayerwiseSpace, mesh: Mesh, tasks: &[usize], experts: &[bool
                 None => &plain,
             };
             let candidates =
-                options.iter().filter_map(|sizes| evaluate(space, task, sizes, &parts).map(|t| (t, sizes)));
+                options.iter().filter_map(|sizes| evaluate(space, task, sizes, &parts, &hops).map(|t| (t, sizes)));
             let Some((objective, sizes)) = candidates.min_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
             if objective < best * LISTED {
                 best = best.min(objective);
@@ -171,6 +179,31 @@ fn of_frame(space: &LayerwiseSpace, mesh: Mesh, tasks: &[usize], experts: &[bool
 }
 
 type ClassPrice = (f64, crate::cost::PartPrice, LayerStrategy);
+
+/// Hops by stage and class.
+type Hops = Vec<Vec<f64>>;
+
+fn hops(space: &LayerwiseSpace, parts: &[ClassPrice], mesh: Mesh) -> Hops {
+    let pricer = &space.estimator.pricer;
+    let classes = || space.estimator.spine.classes.iter().zip(parts);
+    (0..u64::from(mesh.pipeline))
+        .map(|s| classes().map(|(part, p)| pricer.hop(part, p.2.layout(), mesh, s).0).collect())
+        .collect()
+}
+
+/// Whether the states alone leave any stage room, were they spread evenly.
+fn has_room(space: &LayerwiseSpace, parts: &[ClassPrice], mesh: Mesh) -> bool {
+    let spine = space.estimator.spine;
+    let least: f64 = spine
+        .parts
+        .iter()
+        .map(|c| {
+            let price = &parts[*c as usize].1;
+            price.states.total().0 + price.activations.0
+        })
+        .sum();
+    least <= space.estimator.allocatable() * f64::from(mesh.pipeline)
+}
 
 /// Work (F + B), price and strategy by class; `None` when some part cannot take the strategy.
 fn prices(space: &LayerwiseSpace, strategy: &LayerStrategy, experts: &[bool], mesh: Mesh) -> Option<Vec<ClassPrice>> {
@@ -187,13 +220,13 @@ fn prices(space: &LayerwiseSpace, strategy: &LayerStrategy, experts: &[bool], me
     Some(list)
 }
 
-fn evaluate(space: &LayerwiseSpace, task: usize, sizes: &[u32], parts: &[ClassPrice]) -> Option<f64> {
+fn evaluate(space: &LayerwiseSpace, task: usize, sizes: &[u32], parts: &[ClassPrice], hops: &Hops) -> Option<f64> {
     let key = &space.tasks[task];
     let (p, v) = (key.pipeline as usize, key.chunks as usize);
     let live = space.live(task);
     let spine = space.estimator.spine;
     let cap = space.estimator.allocatable();
-    let mesh = space.frame(task);
+    let interference = space.estimator.pricer.hop_interference(crate::units::Seconds(1.0)).0;
     let mut stages = vec![Sum::default(); p];
     let mut next = 0usize;
     for (x, &size) in sizes.iter().enumerate() {
@@ -201,7 +234,8 @@ fn evaluate(space: &LayerwiseSpace, task: usize, sizes: &[u32], parts: &[ClassPr
         let stage = &mut stages[s];
         let (mut forward, mut backward) = (0.0, 0.0);
         for i in next..next + size as usize {
-            let (_, price, strategy) = &parts[spine.parts[i] as usize];
+            let class = spine.parts[i] as usize;
+            let (_, price, _) = &parts[class];
             forward += price.forward.total().0;
             backward += price.backward.total().0;
             stage.cost.reduce += price.reduce.0;
@@ -209,16 +243,17 @@ fn evaluate(space: &LayerwiseSpace, task: usize, sizes: &[u32], parts: &[ClassPr
             stage.memory += price.states.total().0 + live[s][c] * price.activations.0;
             stage.peak = stage.peak.max(price.transient.0);
             if i == next && x > 0 {
-                let pricer = &space.estimator.pricer;
-                let hop = pricer.hop(spine.class_of(i), strategy.layout(), mesh, s as u64);
-                let beside = pricer.hop_interference(hop).0;
-                forward += beside;
-                backward += beside;
-                stage.cost.hop += hop.0;
+                let hop = hops[s][class];
+                forward += hop * interference;
+                backward += hop * interference;
+                stage.cost.hop += hop;
                 if c == 0 {
-                    stage.cost.lead_hop = hop.0;
+                    stage.cost.lead_hop = hop;
                 }
             }
+        }
+        if stage.memory + stage.peak > cap {
+            return None;
         }
         next += size as usize;
         stage.cost.forward += forward;

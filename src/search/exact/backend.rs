@@ -4,7 +4,7 @@ use super::ExactSettings;
 use crate::search::backend::Backend;
 use crate::search::budget::Stop;
 use crate::search::evaluator::Evaluator;
-use crate::search::problem::{Bound, Node, Problem};
+use crate::search::problem::{Node, Problem};
 use crate::search::score::Score;
 use crate::search::walk::Walk;
 
@@ -75,7 +75,7 @@ const LEAVES: usize = 256;
 /// Depth-first branch and bound; children in order of their bounds, leaves in batches.
 fn branch<P: Problem>(problem: &P, evaluator: &mut Evaluator<'_, P>) -> Result<(), Stop> {
     let mut search = Branch { walk: Walk::new(problem), leaves: Vec::new(), steps: 0 };
-    search.descend(problem, evaluator)?;
+    search.descend(evaluator)?;
     search.flush(evaluator)
 }
 
@@ -86,7 +86,7 @@ struct Branch<'p, P: Problem> {
 }
 
 impl<P: Problem> Branch<'_, P> {
-    fn descend(&mut self, problem: &P, evaluator: &mut Evaluator<'_, P>) -> Result<(), Stop> {
+    fn descend(&mut self, evaluator: &mut Evaluator<'_, P>) -> Result<(), Stop> {
         // An explicit stack: trees may be deeper than the machine's.
         let mut stack: Vec<Vec<u32>> = Vec::new();
         loop {
@@ -94,7 +94,8 @@ impl<P: Problem> Branch<'_, P> {
             if self.steps.is_multiple_of(1024) {
                 evaluator.poll()?;
             }
-            match self.walk.node() {
+            let node = self.walk.node();
+            match node {
                 Node::Complete => {
                     self.leaves.push((self.walk.solution(), self.walk.path().to_vec()));
                     if self.leaves.len() == LEAVES {
@@ -106,7 +107,8 @@ impl<P: Problem> Branch<'_, P> {
                     let mut children: Vec<(f64, u32)> = Vec::new();
                     for option in 0..options {
                         self.walk.push(option);
-                        if let Bound::AtLeast(bound) = problem.bound(self.walk.state()) {
+                        let bound = self.walk.bound();
+                        if bound < f64::INFINITY {
                             children.push((bound, option));
                         }
                         self.walk.pop();
@@ -116,16 +118,15 @@ impl<P: Problem> Branch<'_, P> {
                     stack.push(children.into_iter().map(|c| c.1).collect());
                 }
             }
+            if !matches!(node, Node::Choose { .. }) {
+                self.walk.pop();
+            }
             loop {
                 let Some(children) = stack.last_mut() else { return Ok(()) };
                 match children.pop() {
                     Some(option) => {
                         self.walk.push(option);
-                        let hopeless = match problem.bound(self.walk.state()) {
-                            Bound::Infeasible => true,
-                            Bound::AtLeast(bound) => evaluator.cutoff().is_some_and(|best| bound >= best),
-                        };
-                        if !hopeless {
+                        if self.walk.bound() < evaluator.cutoff().unwrap_or(f64::INFINITY) {
                             break;
                         }
                         self.walk.pop();

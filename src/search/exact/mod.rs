@@ -14,9 +14,11 @@ use super::problem::Bound;
 use labels::{LabelLimits, LabelOutcome};
 use rayon::prelude::*;
 use relax::Relaxation;
+use serde::{Deserialize, Serialize};
 
 /// Settings of the exact solver.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct ExactSettings {
     /// Stop when the incumbent is proven within this of the optimum: `(best - bound) / bound`.
     pub target_gap: f64,

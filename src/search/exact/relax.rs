@@ -21,6 +21,8 @@ pub struct SegmentBounds {
     resource: Vec<f64>,
     /// Least peak of each item.
     peak: Vec<f64>,
+    /// First item after each that has another peak.
+    next_change: Vec<usize>,
     /// Sum over the first `i` items of the least of every cost component.
     floor: Vec<Cost>,
     /// Least of every component of entering the segment, whatever its first item.
@@ -118,8 +120,15 @@ impl SegmentBounds {
             })
             .collect();
         let least_of = |class: u32, cost: &dyn Fn(u16) -> Cost| -> Cost {
-            let all: Vec<Cost> = chain.options[class as usize].iter().map(|o| cost(o.layout)).collect();
-            std::array::from_fn(|k| all.iter().map(|c| c[k]).fold(f64::INFINITY, f64::min))
+            let mut layouts: Vec<u16> = chain.options[class as usize].iter().map(|o| o.layout).collect();
+            layouts.sort_unstable();
+            layouts.dedup();
+            let mut least = [f64::INFINITY; COSTS];
+            for layout in layouts {
+                let c = cost(layout);
+                least = std::array::from_fn(|k| least[k].min(c[k]));
+            }
+            least
         };
         let fixed = matches!(chain.cuts, Cuts::Fixed(_));
         let firsts: Vec<u32> = match items.first() {
@@ -127,30 +136,39 @@ impl SegmentBounds {
             _ => kinds.iter().map(|k| k.0).collect(),
         };
         let mut entry = [f64::INFINITY; COSTS];
+        let firsts: std::collections::BTreeSet<u32> = firsts.into_iter().collect();
         for class in firsts {
             let least = least_of(class, &|layout| chain.transition.entry(segment, class, layout));
             entry = std::array::from_fn(|k| entry[k].min(least[k]));
         }
+        let mut rejoins: Vec<Option<Cost>> = vec![None; kinds.len()];
         let mut floor = vec![[0.0; COSTS]];
         for (index, (item, &kind)) in items.iter().zip(&kind_of).enumerate() {
             let before: Cost = floor[floor.len() - 1];
             let lead = if item.lead { least_lead[kind] } else { [0.0; COSTS] };
             let rejoin = if fixed && index > 0 && !item.follows {
                 let class = kinds[kind].0;
-                least_of(class, &|layout| chain.transition.rejoin(segment, class, layout))
+                let least = || least_of(class, &|layout| chain.transition.rejoin(segment, class, layout));
+                *rejoins[kind].get_or_insert_with(least)
             } else {
                 [0.0; COSTS]
             };
             floor.push(std::array::from_fn(|k| before[k] + least_cost[kind][k] + lead[k] + rejoin[k]));
         }
+        let peak: Vec<f64> = kind_of.iter().map(|&k| least_peak[k]).collect();
+        let mut next_change = vec![peak.len(); peak.len()];
+        for i in (0..peak.len().saturating_sub(1)).rev() {
+            next_change[i] = if peak[i] == peak[i + 1] { next_change[i + 1] } else { i + 1 };
+        }
         Self {
             cap,
+            next_change,
             entry: if items.is_empty() { [0.0; COSTS] } else { entry },
             floor,
             lambdas,
             prefix,
             resource: sums(&|kind| least_resource[kind]),
-            peak: kind_of.iter().map(|&k| least_peak[k]).collect(),
+            peak,
         }
     }
 
@@ -168,6 +186,18 @@ impl SegmentBounds {
     /// Least peak of item `i`.
     pub fn peak(&self, i: usize) -> f64 {
         self.peak[i]
+    }
+
+    /// Largest least peak of items `i..j`.
+    fn peak_of(&self, i: usize, j: usize) -> f64 {
+        // Items of one class share their peak, so it is enough to look where the class changes.
+        let mut largest = self.peak[i];
+        let mut k = self.next_change[i];
+        while k < j {
+            largest = largest.max(self.peak[k]);
+            k = self.next_change[k];
+        }
+        largest
     }
 
     /// Least primary cost of items `i..j` whose least peaks reach at most `peak`, on top of a label that already uses
@@ -297,7 +327,7 @@ impl Relaxation {
             let (mut longest, mut i) = (0, 0);
             for j in 1..=n {
                 while i < j {
-                    let peak = (i..j).map(|k| bounds.peak(k)).fold(0.0, f64::max);
+                    let peak = bounds.peak_of(i, j);
                     match bounds.window(i, j, 0.0, peak) {
                         Some(w) if w <= limit => break,
                         _ => i += 1,

@@ -174,10 +174,10 @@ impl LayerChain {
         let mut times = Vec::new();
         for item in start..self.shape.items {
             let mut next = vec![vec![f64::INFINITY; width]; self.shape.options];
-            for to in 0..self.shape.options {
+            for (to, row) in next.iter_mut().enumerate() {
                 let (time, memory) = (self.time[item][to], self.memory[item][to] as usize);
-                for used in memory..width {
-                    next[to][used] = if item == start {
+                for (used, shortest) in row.iter_mut().enumerate().skip(memory) {
+                    *shortest = if item == start {
                         time
                     } else {
                         let from = |from: usize| table[from][used - memory] + self.resharding[from][to];
@@ -357,7 +357,7 @@ impl Moves for LayerChain {
             let cut = random().checked_rem(cuts)? as usize;
             let low = cut.checked_sub(1).map_or(0, |before| x.ends[before]) + 1;
             let high = x.ends[cut + 1] - 1;
-            let moved = if random() % 2 == 0 { x.ends[cut].checked_sub(1)? } else { x.ends[cut] + 1 };
+            let moved = if random().is_multiple_of(2) { x.ends[cut].checked_sub(1)? } else { x.ends[cut] + 1 };
             if moved < low || moved > high {
                 return None;
             }

@@ -178,7 +178,7 @@ impl Moves for Salesman {
             y[low..=high].reverse();
         } else {
             let run = (1 + random() % 3).min((high - low) as u64) as usize;
-            if random() % 2 == 0 {
+            if random().is_multiple_of(2) {
                 y[low..=high].rotate_left(run);
             } else {
                 y[low..=high].rotate_right(run);

@@ -107,7 +107,7 @@ impl GalvatronSpace {
             options,
             cuts: Cuts::Fixed(lists),
             segments,
-            combine: Arc::new(PipelineFold::new(&view.objective, other, slowest, scale)),
+            combine: Arc::new(PipelineFold::rising(&view.objective, other, slowest, scale)),
             transition: Arc::new(Resharding(changes)),
         })
     }

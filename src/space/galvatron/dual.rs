@@ -20,6 +20,9 @@ pub struct Weighed {
     pub bound_ms: f64,
 }
 
+/// Steps without a better bound after which they get shorter.
+const PATIENCE: usize = 4;
+
 /// One set of weights: per stage the weights of compute and sync, the least sum of both, and the bound on the whole.
 struct Relaxed {
     alpha: Vec<f64>,
@@ -28,11 +31,26 @@ struct Relaxed {
     bound: f64,
 }
 
-/// Steps of the ascent.
-const STEPS: usize = 24;
+/// How much is spent on one task and embedding.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Effort {
+    /// Steps of the ascent.
+    pub steps: usize,
+    /// Fillings of a stage looked at before closing the gap is given up.
+    pub fillings: u32,
+    /// Combinations of stages looked at.
+    pub combinations: usize,
+}
+
+impl Effort {
+    /// For everything that the search meets.
+    pub const FIRST: Self = Self { steps: 24, fillings: 1 << 13, combinations: 1 << 15 };
+    /// For what the first left open.
+    pub const SECOND: Self = Self { steps: 160, fillings: 1 << 17, combinations: 1 << 20 };
+}
 
 /// Weighs, starting from `cheapest`, the fillings with the least compute. `upper_ms`: what is known to be reachable.
-pub fn weigh(view: &TaskView, embedding: u32, cheapest: &[StageFilling], upper_ms: f64) -> Weighed {
+pub fn weigh(view: &TaskView, embedding: u32, cheapest: &[StageFilling], upper_ms: f64, effort: Effort) -> Weighed {
     let p = view.stages();
     let other = view.embedding_ms(embedding);
     let mut pools: Vec<Vec<StageFilling>> = cheapest.iter().map(|f| vec![f.clone()]).collect();
@@ -47,33 +65,28 @@ pub fn weigh(view: &TaskView, embedding: u32, cheapest: &[StageFilling], upper_m
     let (compute, late) = times(view, &other, &current);
     let mut omega = vec![0.0; heads.len()];
     omega[argmax(&head_values(heads, &compute))] = 1.0;
-    let mut relaxations = Vec::with_capacity(STEPS);
+    let mut relaxations = Vec::with_capacity(effort.steps + 1);
     let mut theta = vec![0.0; p];
+    // The first head alone weighs every stage: whatever the ascent does, each stage has a window.
+    let mut first = vec![0.0; heads.len()];
+    first[0] = 1.0;
+    match relax(view, embedding, &other, &first, &theta, &mut pools, &mut current) {
+        Some(relaxed) => relaxations.push(relaxed),
+        None => return best,
+    }
     theta[argmax(&late)] = 1.0;
-    for _ in 0..STEPS {
-        let alpha: Vec<f64> = (0..p)
-            .map(|j| {
-                let head: f64 = omega.iter().zip(heads).map(|(w, a)| w * a[j]).sum();
-                head - theta[j + 1..].iter().sum::<f64>()
-            })
-            .collect();
-        let mut bound: f64 = (0..p).map(|j| alpha[j] * other[j] - theta[j] * other[j]).sum();
-        let mut least = vec![0.0; p];
-        for j in 0..p {
-            match minimise(view, embedding, j, alpha[j], theta[j]) {
-                Some((value, filling)) => {
-                    bound += value;
-                    least[j] = value;
-                    if let Some(filling) = filling {
-                        keep(&mut pools[j], &filling);
-                        current[j] = filling;
-                    }
-                }
-                None => return best,
-            }
+    let (mut pace, mut stale) = (1.0, 0);
+    for _ in 0..effort.steps {
+        let Some(relaxed) = relax(view, embedding, &other, &omega, &theta, &mut pools, &mut current) else {
+            return best;
+        };
+        let bound = relaxed.bound;
+        relaxations.push(relaxed);
+        stale = if bound > best.bound_ms { 0 } else { stale + 1 };
+        if stale == PATIENCE {
+            (pace, stale) = (pace / 2.0, 0);
         }
         best.bound_ms = best.bound_ms.max(bound);
-        relaxations.push(Relaxed { alpha, beta: theta.clone(), least, bound });
         combine(view, embedding, &pools, &mut best);
         if best.bound_ms >= upper_ms.min(best.time_ms) * (1.0 - 1e-12) {
             break;
@@ -87,7 +100,7 @@ pub fn weigh(view: &TaskView, embedding: u32, cheapest: &[StageFilling], upper_m
         if norm == 0.0 {
             break;
         }
-        let step = (upper_ms.min(best.time_ms) - bound).max(0.0) / norm;
+        let step = pace * (upper_ms.min(best.time_ms) - bound).max(0.0) / norm;
         for (w, g) in omega.iter_mut().zip(&along) {
             *w += step * g;
         }
@@ -99,70 +112,139 @@ pub fn weigh(view: &TaskView, embedding: u32, cheapest: &[StageFilling], upper_m
     }
     let goal = upper_ms.min(best.time_ms);
     if best.bound_ms < goal * (1.0 - 1e-12) {
-        close(view, embedding, &relaxations, goal, &mut best);
+        close(view, embedding, &relaxations, goal, effort, &mut best);
     }
     best
 }
 
-/// Enumerates, for every stage, the fillings that a plan below `goal` could have, and combines them.
-fn close(view: &TaskView, embedding: u32, relaxations: &[Relaxed], goal: f64, best: &mut Weighed) {
+/// Undominated folds that are kept at most: each new one is compared with all.
+const MOST_STATES: usize = 1 << 11;
+
+/// The bound under `omega` (weights of the heads) and `theta` (weights of late reductions). The minimisers become
+/// `current`, where there are any, and go into the pools.
+fn relax(
+    view: &TaskView,
+    embedding: u32,
+    other: &[f64],
+    omega: &[f64],
+    theta: &[f64],
+    pools: &mut [Vec<StageFilling>],
+    current: &mut [StageFilling],
+) -> Option<Relaxed> {
     let p = view.stages();
-    let mut fronts: Vec<Vec<StageFilling>> = Vec::with_capacity(p);
-    for stage in 0..p {
-        // The relaxation under which the stage has the least room.
-        let room = |r: &Relaxed| (goal - r.bound) / r.alpha[stage];
-        let Some(tightest) =
-            relaxations.iter().filter(|r| r.alpha[stage] > 0.0).min_by(|a, b| room(a).total_cmp(&room(b)))
-        else {
-            return;
-        };
-        let (Some(cap), Some(knapsack)) =
-            (view.cap_mb(embedding, stage), view.narrow_knapsack(stage, tightest.alpha[stage], tightest.beta[stage]))
-        else {
-            return;
-        };
-        let mut front = Vec::new();
-        let limit = tightest.least[stage] + (goal - tightest.bound);
-        let complete = knapsack.within(cap, limit, &mut |counts| {
-            let filling = view.counted(counts);
-            let inside = |r: &Relaxed| {
-                let cost = r.alpha[stage] * filling.compute_ms + r.beta[stage] * filling.sync_ms;
-                cost <= r.least[stage] + (goal - r.bound) + 1e-9 * goal
-            };
-            if relaxations.iter().all(inside) {
-                keep(&mut front, &filling);
-            }
-        });
-        if !complete {
-            return;
+    let alpha: Vec<f64> = (0..p)
+        .map(|j| {
+            let head: f64 = omega.iter().zip(&view.objective.heads).map(|(w, a)| w * a[j]).sum();
+            head - theta[j + 1..].iter().sum::<f64>()
+        })
+        .collect();
+    let mut bound: f64 = (0..p).map(|j| alpha[j] * other[j] - theta[j] * other[j]).sum();
+    let mut least = vec![0.0; p];
+    for j in 0..p {
+        let (value, filling) = minimise(view, embedding, j, alpha[j], theta[j])?;
+        bound += value;
+        least[j] = value;
+        if let Some(filling) = filling {
+            keep(&mut pools[j], &filling);
+            current[j] = filling;
         }
-        fronts.push(front);
     }
-    let slowest: Vec<f64> =
-        (0..p).map(|s| view.slowest_ms(s) + view.table.other_ms(embedding as usize, s as u32)).collect();
-    let fold = PipelineFold::new(&view.objective, view.embedding_ms(embedding), slowest, 1.0);
-    let mut states: Vec<(Fold, Vec<usize>)> = vec![(fold.start(), Vec::new())];
+    Some(Relaxed { alpha, beta: theta.to_vec(), least, bound })
+}
+
+/// Enumerates, for every stage, the fillings that a plan below `goal` could have, and combines them: first under the fold
+/// that rises with every cost, where a filling that another beats need not be kept, then, if that lies below the formula,
+/// under the formula itself.
+fn close(view: &TaskView, embedding: u32, relaxations: &[Relaxed], goal: f64, effort: Effort, best: &mut Weighed) {
+    let p = view.stages();
+    let fronts = |exactly: bool| -> Option<Vec<Vec<StageFilling>>> {
+        (0..p).map(|stage| candidates(view, embedding, relaxations, goal, effort, stage, exactly)).collect()
+    };
+    let other = view.embedding_ms(embedding);
+    let Some(front) = fronts(false) else { return };
+    let slowest = slowest_ms(view, &other, &front, goal);
+    let rising = PipelineFold::rising(&view.objective, other.clone(), slowest, 1.0);
+    if !combine_fronts(view, embedding, &front, &rising, goal, effort, best) {
+        return;
+    }
+    if best.bound_ms < goal.min(best.time_ms) * (1.0 - 1e-12)
+        && let Some(front) = fronts(true)
+    {
+        let exact = PipelineFold::exact(&view.objective, other, 1.0);
+        combine_fronts(view, embedding, &front, &exact, goal, effort, best);
+    }
+}
+
+/// The most that each stage can compute in a plan below `goal`, embedding included.
+fn slowest_ms(view: &TaskView, other: &[f64], fronts: &[Vec<StageFilling>], goal: f64) -> Vec<f64> {
+    let least: Vec<f64> = fronts
+        .iter()
+        .zip(other)
+        .map(|(front, e)| front.iter().map(|f| f.compute_ms).fold(f64::INFINITY, f64::min) + e)
+        .collect();
+    (0..fronts.len())
+        .map(|stage| {
+            let most = view.slowest_ms(stage) + other[stage];
+            view.objective.heads.iter().filter(|a| a[stage] > 0.0).fold(most, |most, a| {
+                let rest: f64 = (0..fronts.len()).filter(|&i| i != stage).map(|i| a[i] * least[i]).sum();
+                most.min((goal - rest) * (1.0 + 1e-12) / a[stage])
+            })
+        })
+        .collect()
+}
+
+/// Combines one filling of each stage in every way that stays below `goal`; false if there were too many.
+fn combine_fronts(
+    view: &TaskView,
+    embedding: u32,
+    fronts: &[Vec<StageFilling>],
+    fold: &PipelineFold,
+    goal: f64,
+    effort: Effort,
+    best: &mut Weighed,
+) -> bool {
+    // Least compute of the stages before each.
+    let mut before = vec![0.0];
+    for front in fronts {
+        let least = front.iter().map(|f| f.compute_ms).fold(f64::INFINITY, f64::min);
+        before.push(before[before.len() - 1] + least);
+    }
+    let mut combinations = 0;
+    let mut states: Vec<(Fold, Vec<u32>)> = vec![(fold.start(), Vec::new())];
     for (stage, front) in fronts.iter().enumerate().rev() {
-        let mut next: Vec<(Fold, Vec<usize>)> = Vec::new();
-        for (state, chosen) in &states {
+        combinations += states.len() * front.len();
+        if combinations > effort.combinations {
+            return false;
+        }
+        let mut next: Vec<(Fold, (u32, u32))> = Vec::new();
+        for (from, (state, _)) in states.iter().enumerate() {
             for (i, filling) in front.iter().enumerate() {
                 let mut cost = [0.0; COSTS];
                 (cost[0], cost[1]) = (filling.compute_ms, filling.sync_ms);
                 let pushed = fold.push(state, stage, &cost);
-                if fold.complete(&pushed, stage, 0.0) <= goal * (1.0 + 1e-9) {
-                    let mut chosen = chosen.clone();
-                    chosen.push(i);
-                    insert_fold(&mut next, pushed, chosen);
+                if fold.complete(&pushed, stage, before[stage]) <= goal * (1.0 + 1e-9) {
+                    insert_fold(&mut next, pushed, (from as u32, i as u32));
                 }
             }
         }
-        states = next;
+        if next.len() > MOST_STATES {
+            return false;
+        }
+        states = next
+            .into_iter()
+            .map(|(state, (from, i))| {
+                let mut chosen = states[from as usize].1.clone();
+                chosen.push(i);
+                (state, chosen)
+            })
+            .collect();
     }
-    // Plans below the goal, if any, are among these: none folds to less than the least of them.
+    // Plans below the goal, if any, are among these.
     let mut bound = goal;
     for (state, chosen) in &states {
         bound = bound.min(fold.finish(state));
-        let fillings: Vec<&StageFilling> = fronts.iter().zip(chosen.iter().rev()).map(|(f, &i)| &f[i]).collect();
+        let fillings: Vec<&StageFilling> =
+            fronts.iter().zip(chosen.iter().rev()).map(|(f, &i)| &f[i as usize]).collect();
         let time = view.time_ms(embedding, &fillings);
         if time < best.time_ms {
             best.time_ms = time;
@@ -170,6 +252,55 @@ fn close(view: &TaskView, embedding: u32, relaxations: &[Relaxed], goal: f64, be
         }
     }
     best.bound_ms = best.bound_ms.max(bound);
+    true
+}
+
+/// The fillings of `stage` that a plan below `goal` could have, as far as they differ in what matters; `None` if there are
+/// too many.
+fn candidates(
+    view: &TaskView,
+    embedding: u32,
+    relaxations: &[Relaxed],
+    goal: f64,
+    effort: Effort,
+    stage: usize,
+    exactly: bool,
+) -> Option<Vec<StageFilling>> {
+    // A slower middle stage can hide a later reduction, so there less compute is not always better.
+    let middle = exactly && stage > 0 && stage + 1 < view.stages() && !view.objective.slow_stage_seen;
+    // The relaxation under which the stage has the least room.
+    let room = |r: &Relaxed| (goal - r.bound) / r.alpha[stage];
+    let tightest = relaxations.iter().filter(|r| r.alpha[stage] > 0.0).min_by(|a, b| room(a).total_cmp(&room(b)))?;
+    let cap = view.cap_mb(embedding, stage)?;
+    let (alpha, beta) = (tightest.alpha[stage], tightest.beta[stage]);
+    let knapsack = if middle {
+        view.knapsack(stage, &view.counts[stage], alpha, beta, u32::MAX)?
+    } else {
+        view.narrow_knapsack(stage, alpha, beta)?
+    };
+    let mut front: Vec<StageFilling> = Vec::new();
+    let limit = tightest.least[stage] + (goal - tightest.bound);
+    let complete = knapsack.within(cap, limit, effort.fillings, &mut |counts| {
+        let filling = view.counted(counts);
+        let inside = |r: &Relaxed| {
+            let cost = r.alpha[stage] * filling.compute_ms + r.beta[stage] * filling.sync_ms;
+            cost <= r.least[stage] + (goal - r.bound) + 1e-9 * goal
+        };
+        if !relaxations.iter().all(inside) {
+            return;
+        }
+        if middle {
+            front.push(filling);
+        } else {
+            keep(&mut front, &filling);
+        }
+    });
+    if middle {
+        // Of equal compute the least reduction.
+        front.sort_by(|a, b| a.compute_ms.total_cmp(&b.compute_ms).then(a.sync_ms.total_cmp(&b.sync_ms)));
+        front.dedup_by(|a, b| a.compute_ms == b.compute_ms);
+    }
+    complete.then_some(front)
 }
 
 /// Least `alpha` x compute + `beta` x sync of the layers of `stage`, or a bound on it; with the filling that has it.
@@ -181,12 +312,12 @@ fn minimise(
     beta: f64,
 ) -> Option<(f64, Option<StageFilling>)> {
     let cap = view.cap_mb(embedding, stage)?;
-    if alpha > 0.0 {
+    if alpha > 0.0 || (alpha < 0.0 && !view.table.reshards()) {
         let (filling, bound) = view.minimise(stage, &view.counts[stage], cap, alpha, beta)?;
         return Some((bound, Some(filling)));
     }
-    // Compute does not count here, or counts in favour: bounded by the slowest strategy of every layer.
-    let slowest = view.slowest_ms(stage);
+    // Compute does not count, or counts in favour with changes of degree in it: bounded by the slowest it can be.
+    let slowest = if alpha == 0.0 { 0.0 } else { view.slowest_ms(stage) };
     if beta == 0.0 {
         return Some((alpha * slowest, None));
     }

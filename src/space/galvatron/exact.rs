@@ -4,11 +4,12 @@
 //! knapsacks (a task with an embedding), their integer optima with the gradient reduction brought in by duality. What is
 //! popped first has the lowest bound, so nothing is refined that the optimum would not have to rule out anyway.
 
+use super::dual::{self, Effort};
 use super::knapsack::Knapsack;
 use super::problem::{GalvatronSpace, Partition};
 use super::solution::Solution;
 use super::stage::{StageFilling, TaskView};
-use super::{dual, free, uniform};
+use super::{free, uniform};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
@@ -58,6 +59,8 @@ struct Open {
     task: u32,
     /// `None`: the task as a whole.
     embedding: Option<u32>,
+    /// What is spent on the pair.
+    effort: Effort,
 }
 
 impl Eq for Open {}
@@ -75,6 +78,7 @@ impl Ord for Open {
             .then(self.embedding.is_some().cmp(&other.embedding.is_some()))
             .then(other.task.cmp(&self.task))
             .then(other.embedding.cmp(&self.embedding))
+            .then(other.effort.steps.cmp(&self.effort.steps))
     }
 }
 
@@ -126,7 +130,12 @@ fn solve_even(space: &GalvatronSpace) -> ExactAnswer {
     let mut open = BinaryHeap::new();
     for task in 0..space.tasks.len() {
         if let Some(ms) = least_ms(&TaskView::new(space, task)) {
-            open.push(Open { bound_s: space.objective_s(task, ms), task: task as u32, embedding: None });
+            open.push(Open {
+                bound_s: space.objective_s(task, ms),
+                task: task as u32,
+                embedding: None,
+                effort: Effort::FIRST,
+            });
         }
     }
     let mut prepared: Vec<Option<Prepared>> = (0..space.tasks.len()).map(|_| None).collect();
@@ -146,27 +155,28 @@ fn solve_even(space: &GalvatronSpace) -> ExactAnswer {
                 let Some((now, pairs)) = relax(TaskView::new(space, task)) else { continue };
                 for (embedding, ms) in pairs {
                     let bound_s = space.objective_s(task, ms);
-                    open.push(Open { bound_s, task: node.task, embedding: Some(embedding) });
+                    open.push(Open { bound_s, task: node.task, embedding: Some(embedding), effort: Effort::FIRST });
                 }
                 prepared[task] = Some(now);
             }
             Some(embedding) => {
                 let Some(now) = prepared[task].as_mut() else { continue };
-                answer.solved += 1;
+                answer.solved += usize::from(node.effort == Effort::FIRST);
                 let stages = now.view.stages();
                 let Some(cheapest) = (0..stages).map(|s| now.cheapest(embedding, s)).collect::<Option<Vec<_>>>() else {
                     continue;
                 };
                 let other = now.view.embedding_ms(embedding);
                 let least: Vec<f64> = cheapest.iter().zip(&other).map(|(c, e)| c.1 + e).collect();
-                let mut bound_s = space.objective_s(task, now.view.objective.steady_ms(&least));
+                let steady_s = space.objective_s(task, now.view.objective.steady_ms(&least));
+                let mut bound_s = steady_s.max(node.bound_s);
                 let mut fillings: Vec<StageFilling> = cheapest.into_iter().map(|c| c.0).collect();
                 let mut value_s =
                     space.objective_s(task, now.view.time_ms(embedding, &fillings.iter().collect::<Vec<_>>()));
                 if value_s > bound_s * (1.0 + SAME) && bound_s < best_s {
-                    answer.weighed += 1;
+                    answer.weighed += usize::from(node.effort == Effort::FIRST);
                     let upper_ms = best_s.min(value_s) / space.objective_s(task, 1.0);
-                    let weighed = dual::weigh(&now.view, embedding, &fillings, upper_ms);
+                    let weighed = dual::weigh(&now.view, embedding, &fillings, upper_ms, node.effort);
                     bound_s = bound_s.max(space.objective_s(task, weighed.bound_ms));
                     value_s = space.objective_s(task, weighed.time_ms);
                     fillings = weighed.fillings;
@@ -175,10 +185,13 @@ fn solve_even(space: &GalvatronSpace) -> ExactAnswer {
                     best_s = value_s;
                     best = Some(now.view.solution(embedding, &fillings));
                 }
-                if bound_s < value_s * (1.0 - SAME) {
-                    unclosed_s = unclosed_s.min(bound_s);
-                } else {
+                if bound_s >= value_s * (1.0 - SAME) {
                     bound_s = value_s;
+                } else if bound_s < best_s && node.effort == Effort::FIRST {
+                    open.push(Open { bound_s, effort: Effort::SECOND, ..node });
+                    continue;
+                } else {
+                    unclosed_s = unclosed_s.min(bound_s);
                 }
                 let known = &mut answer.task_bounds_s[task];
                 *known = known.min(bound_s);

@@ -1,8 +1,9 @@
 //! The pipeline formula folded from the last stage to the first: what exact methods combine stages with.
 //!
 //! One combination of Galvatron's formula falls when a middle stage gets slower: the first stage bounds the steady part
-//! and a later stage's gradient reduction is hidden behind the middle one. There the fold takes the slowest the middle
-//! stage could be, which makes it a lower bound that rises with every stage time. Everywhere else it is the formula.
+//! and a later stage's gradient reduction is hidden behind the middle one. There the fold can take the slowest the middle
+//! stage could be, which makes it a lower bound that rises with every stage time, or its true time, which makes it the
+//! formula itself and still rises with its own state. Everywhere else both are the formula.
 
 use super::objective::Objective;
 use crate::search::decompose::{Combine, Cost, Fold};
@@ -16,7 +17,8 @@ pub struct PipelineFold {
     ahead: f64,
     slow_stage_seen: bool,
     embedding_ms: Vec<f64>,
-    slowest_ms: Vec<f64>,
+    /// Most compute of each stage; its true compute is taken where there is none.
+    slowest_ms: Option<Vec<f64>>,
     /// Objective per ms of an iteration.
     scale: f64,
 }
@@ -31,8 +33,13 @@ const HIDDEN: usize = 3;
 const VALUE: usize = 4;
 
 impl PipelineFold {
-    /// For stages with these embedding times and this slowest possible compute, embedding included.
-    pub fn new(objective: &Objective, embedding_ms: Vec<f64>, slowest_ms: Vec<f64>, scale: f64) -> Self {
+    /// For stages with these embedding times and this slowest possible compute, embedding included: rises with every cost.
+    pub fn rising(objective: &Objective, embedding_ms: Vec<f64>, slowest_ms: Vec<f64>, scale: f64) -> Self {
+        Self { slowest_ms: Some(slowest_ms), ..Self::exact(objective, embedding_ms, scale) }
+    }
+
+    /// The formula itself, which rises with the state but not with every cost.
+    pub fn exact(objective: &Objective, embedding_ms: Vec<f64>, scale: f64) -> Self {
         let (n, m) = (embedding_ms.len() as f64, f64::from(objective.chunks));
         Self {
             chunks: m,
@@ -40,7 +47,7 @@ impl PipelineFold {
             ahead: (n - 1.0).min(m - 1.0),
             slow_stage_seen: objective.slow_stage_seen,
             embedding_ms,
-            slowest_ms,
+            slowest_ms: None,
             scale,
         }
     }
@@ -65,12 +72,13 @@ impl Combine for PipelineFold {
             next[TAIL] = c * (self.chunks - 1.0);
         }
         if segment > 0 {
-            next[HIDDEN] = late.max(state[HIDDEN] - self.slowest_ms[segment]).max(0.0);
+            let hides = self.slowest_ms.as_ref().map_or(c, |s| s[segment]);
+            next[HIDDEN] = late.max(state[HIDDEN] - hides).max(0.0);
             return next;
         }
         let mut value = next[TAIL] + next[SUM].max(next[AFTER]);
         if !self.slow_stage_seen && !last {
-            let hides = if self.lead >= 1.0 { c } else { self.slowest_ms[0] };
+            let hides = if self.lead >= 1.0 { c } else { self.slowest_ms.as_ref().map_or(c, |s| s[0]) };
             let rest = state[SUM].max(state[SUM] + late).max(state[AFTER] - hides);
             let first = late.max(state[HIDDEN] - c).max(0.0);
             value = value.max(self.lead * c + rest).max((self.lead + self.ahead) * c + first);
@@ -141,13 +149,15 @@ mod tests {
             let objective = Objective::new(stages.len() as u32, chunks, slow);
             let e: Vec<f64> = stages.iter().map(|s| s.2).collect();
             let slowest: Vec<f64> = stages.iter().map(|s| s.0 + s.2 + 2.0).collect();
-            let f = PipelineFold::new(&objective, e.clone(), slowest, 1.0);
+            let f = PipelineFold::rising(&objective, e.clone(), slowest, 1.0);
             let mut costs: Vec<(f64, f64)> = stages.iter().map(|s| (s.0, s.1)).collect();
             let compute: Vec<f64> = costs.iter().zip(&e).map(|(c, e)| c.0 + e).collect();
             let sync: Vec<f64> = costs.iter().map(|c| c.1).collect();
             let exact = objective.exact_ms(&compute, &sync, &e);
             let value = fold(&f, &costs);
             prop_assert!(value <= exact * (1.0 + 1e-12), "{value} {exact}");
+            let itself = fold(&PipelineFold::exact(&objective, e.clone(), 1.0), &costs);
+            prop_assert!((itself - exact).abs() <= 1e-9 * exact, "{itself} {exact}");
             let late = objective.late_ms(&compute, &sync, &e);
             if slow || late.iter().skip(2).all(|&t| t <= 0.0) {
                 prop_assert!((value - exact).abs() <= 1e-9 * exact, "{value} {exact}");
@@ -166,7 +176,7 @@ mod tests {
         ) {
             let objective = Objective::new(stages.len() as u32, stages.len() as u32 + 3, slow);
             let e: Vec<f64> = stages.iter().map(|s| s.2).collect();
-            let f = PipelineFold::new(&objective, e, stages.iter().map(|s| s.0 + s.2).collect(), 1.0);
+            let f = PipelineFold::rising(&objective, e, stages.iter().map(|s| s.0 + s.2).collect(), 1.0);
             let costs: Vec<(f64, f64)> = stages.iter().map(|s| (s.0, s.1)).collect();
             let cut = 1 + cut.index(costs.len() - 1);
             let mut state = f.start();

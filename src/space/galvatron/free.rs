@@ -5,7 +5,7 @@
 //! is folded from the last stage to the first; windows whose compute alone exceeds what the incumbent allows are left out.
 //! The optimum is exact as far as gradient reductions stay hidden; where they do not, the bound is without them.
 
-use super::dual;
+use super::dual::{self, Effort};
 use super::exact::{ExactAnswer, SAME, first_last_ms};
 use super::fold::PipelineFold;
 use super::problem::GalvatronSpace;
@@ -50,7 +50,8 @@ pub(super) fn solve(space: &GalvatronSpace, start: ExactAnswer) -> ExactAnswer {
                     let mut fillings = fillings;
                     if value_ms > steady_ms * (1.0 + SAME) {
                         answer.weighed += 1;
-                        let weighed = dual::weigh(&cut, embedding, &fillings, value_ms.min(best_s / scale));
+                        let weighed =
+                            dual::weigh(&cut, embedding, &fillings, value_ms.min(best_s / scale), Effort::FIRST);
                         (value_ms, fillings) = (weighed.time_ms, weighed.fillings);
                     }
                     if value_ms * scale < best_s {
@@ -94,7 +95,7 @@ fn windows(
     let (n, p) = (kinds.len(), view.stages());
     let types = view.table.rows.len();
     let other = view.embedding_ms(embedding);
-    let fold = PipelineFold::new(&view.objective, other.clone(), vec![0.0; p], 1.0);
+    let fold = PipelineFold::exact(&view.objective, other.clone(), 1.0);
     let least: Vec<f64> = (0..types).map(|k| view.least_compute_ms(k)).collect::<Option<_>>()?;
     let mut before = vec![0.0; n + 1];
     for i in 0..n {

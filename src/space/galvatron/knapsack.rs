@@ -164,14 +164,16 @@ impl Knapsack {
         Some(Filling { cost, bound: if proven { cost } else { relaxed.value }, counts })
     }
 
-    /// Every filling that costs at most `limit` is passed to `visit`; false if there were too many to look at. Unlike
+    /// Every filling that costs at most `limit` is passed to `visit`; false if more than `most` would have had to be looked at. Unlike
     /// [`Knapsack::solve`] it also takes choices that others beat in size and cost.
-    pub fn within(&self, cap: u64, limit: f64, visit: &mut dyn FnMut(Counts)) -> bool {
+    pub fn within(&self, cap: u64, limit: f64, most: u32, visit: &mut dyn FnMut(Counts)) -> bool {
         let Some(relaxed) = self.relax(cap) else { return true };
         let mut search = Search::new(self, &relaxed, cap, true);
+        search.most_nodes = most;
         let above = limit - relaxed.value + SAME * relaxed.value.abs();
-        search.run(&mut All { above, knapsack: self, relaxed: &relaxed, visit });
-        search.nodes < MOST_NODES
+        let mut all = All { above, knapsack: self, relaxed: &relaxed, left: most, visit };
+        search.run(&mut all);
+        all.left > 0 && search.nodes < most
     }
 
     /// Exact cost of counts, summed in one order.
@@ -261,15 +263,21 @@ struct All<'a> {
     above: f64,
     knapsack: &'a Knapsack,
     relaxed: &'a Relaxed,
+    /// How many more may be visited.
+    left: u32,
     visit: &'a mut dyn FnMut(Counts),
 }
 
 impl Collect for All<'_> {
     fn limit(&self) -> f64 {
-        self.above
+        if self.left == 0 { f64::NEG_INFINITY } else { self.above }
     }
     fn found(&mut self, extra: &[(u32, u32)], moved: u32, above: f64, per_move: f64) {
         for moved in (0..=moved).rev().enumerate().take_while(|(i, _)| above + *i as f64 * per_move <= self.above) {
+            if self.left == 0 {
+                return;
+            }
+            self.left -= 1;
             (self.visit)(self.knapsack.counts(self.relaxed, extra, moved.1));
         }
     }
@@ -288,6 +296,7 @@ struct Search {
     /// What rounding may hide.
     same: f64,
     nodes: u32,
+    most_nodes: u32,
 }
 
 impl Search {
@@ -320,6 +329,7 @@ impl Search {
             step,
             same: SAME * relaxed.value.abs(),
             nodes: 0,
+            most_nodes: MOST_NODES,
         }
     }
 
@@ -349,7 +359,7 @@ impl Search {
     fn deeper(&mut self, from: usize, reduced: f64, collect: &mut dyn Collect) {
         for i in from..self.candidates.len() {
             let c = self.candidates[i];
-            if reduced + c.reduced >= collect.limit() - self.same || self.nodes >= MOST_NODES {
+            if reduced + c.reduced >= collect.limit() - self.same || self.nodes >= self.most_nodes {
                 return;
             }
             if self.left[c.group as usize] == 0 {
@@ -476,7 +486,7 @@ mod tests {
             let Some(least) = knapsack.solve(cap) else { return Ok(()) };
             let limit = least.cost * share;
             let mut found = Vec::new();
-            prop_assert!(knapsack.within(cap, limit, &mut |counts| found.push(counts)));
+            prop_assert!(knapsack.within(cap, limit, u32::MAX, &mut |counts| found.push(counts)));
             let visited = found.len();
             found.sort();
             found.dedup();

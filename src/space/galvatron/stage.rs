@@ -137,8 +137,9 @@ impl<'a> TaskView<'a> {
         }))
     }
 
-    /// The filling of `stage` with `counts` layers by type within `cap` MB that minimises `alpha` x compute + `beta` x sync (`alpha` positive), and a
-    /// lower bound on that. Where changing degrees costs something, every set of degrees is tried.
+    /// The filling of `stage` with `counts` layers by type within `cap` MB that minimises `alpha` x compute + `beta` x sync, and a
+    /// lower bound on that. Where changing degrees costs something, `alpha` must be positive, and every set of degrees is
+    /// tried.
     pub fn minimise(
         &self,
         stage: usize,

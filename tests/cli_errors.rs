@@ -1,0 +1,169 @@
+//! Wrong arguments and wrong files: exit code 2, and an error that says which, what was found and what would be right.
+
+mod cli;
+
+use cli::{folder, run, small};
+
+#[test]
+fn arguments_that_are_not_understood_are_named_with_the_nearest() {
+    let cases: [(&[&str], &str, &str); 21] = [
+        (&["--backend", "genetics"], "--backend", "genetic"),
+        (&["--fix", "tpp=2"], "--fix", "did you mean `tp`"),
+        (&["--fix", "tp"], "--fix", "dimension=value"),
+        (&["--fix", "tp=0"], "--fix", "1 to"),
+        (&["--forbid", "recompute=ful"], "--forbid", "did you mean `full`"),
+        (&["--memory", "80XB"], "--memory", "80GB"),
+        (&["--memory", "0"], "--memory", "more than nothing"),
+        (&["--precision", "bf61"], "--precision", "did you mean `bf16`"),
+        (&["--gradients", "fp23"], "--gradients", "fp32"),
+        (&["--optimizer", "adamm"], "--optimizer", "did you mean `adam`"),
+        (&["--global-batch", "0"], "--global-batch", "1 to"),
+        (&["--global-batch", "many"], "--global-batch", "a number"),
+        (&["--seq", "-5"], "--seq", ""),
+        (&["--seq", "1000000000000"], "--seq", "1 to"),
+        (&["--max-time", "soon"], "--max-time", "10s"),
+        (&["--target-gap", "-1%"], "--target-gap", ""),
+        (&["--threads", "0"], "--threads", "1 to"),
+        (&["--top", "0"], "--top", "1 to"),
+        (&["--seed", "x"], "--seed", ""),
+        (&["--expert-imbalance", "0.5"], "--expert-imbalance", "at least 1"),
+        (&["--without", "noise"], "--without", "overlap"),
+    ];
+    for (arguments, flag, said) in cases {
+        let ran = run(&[&["plan", "--json"], arguments].concat());
+        assert_eq!(ran.code, 2, "{arguments:?}: {}", ran.err);
+        let error = ran.error().to_string();
+        assert!(error.contains(flag) && error.contains(said), "{arguments:?}: {error}");
+        assert!(ran.out.is_empty());
+        let text = run(&[&["plan"], arguments].concat());
+        assert_eq!(text.code, 2);
+        assert!(text.err.starts_with("error:") && text.err.contains(flag), "{}", text.err);
+    }
+}
+
+#[test]
+fn commands_and_flags_that_do_not_exist_are_refused() {
+    assert_eq!(run(&["plna"]).code, 2);
+    assert_eq!(run(&[]).code, 2);
+    assert_eq!(run(&["check"]).code, 2);
+    assert_eq!(run(&["plan", "--json", "--glob-batch", "3"]).error()["kind"], "unknown_name");
+    assert_eq!(run(&["plna", "--json"]).error()["help"], "did you mean `plan`?");
+    assert_eq!(run(&["check", "--json"]).error()["kind"], "missing_field");
+}
+
+#[test]
+fn help_and_version_are_answers() {
+    for arguments in
+        [&["--help"][..], &["plan", "--help"], &["check", "--help"], &["min-gpus", "--help"], &["--version"]]
+    {
+        let ran = run(arguments);
+        assert!(ran.code == 0 && !ran.out.is_empty() && ran.err.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_model_of_ones_own_needs_the_rest_of_the_question() {
+    for (left_out, flag) in [(2, "--cluster"), (4, "--global-batch"), (6, "--seq")] {
+        let mut arguments = small("plan", &["--json"]);
+        arguments.drain(left_out + 1..left_out + 3);
+        let ran = run(&arguments);
+        assert_eq!((ran.code, ran.error()["field"].as_str()), (2, Some(flag)), "{}", ran.err);
+    }
+}
+
+#[test]
+fn clusters_that_cannot_be_are_refused() {
+    for (cluster, said) in [
+        ("h100x8:0", "at least 1"),
+        ("h100x8:125000000", "at most"),
+        ("h100x8:x", "whole number"),
+        ("h100x9", ""),
+        ("h1000x8", "did you mean"),
+        ("", ""),
+        ("absent.ron", "absent.ron"),
+        ("src", ""),
+    ] {
+        let ran = run(&["plan", "--json", "--cluster", cluster]);
+        assert_eq!(ran.code, 2, "{cluster}: {}", ran.err);
+        assert!(ran.error().to_string().contains(said), "{cluster}: {}", ran.err);
+    }
+}
+
+#[test]
+fn a_precision_that_the_device_lacks_is_refused() {
+    let ran = run(&["plan", "--json", "--cluster", "a100x8:8", "--precision", "fp8"]);
+    assert_eq!((ran.code, ran.error()["kind"].as_str()), (2, Some("unsupported")));
+}
+
+#[test]
+fn question_files_say_what_is_wrong_with_them() {
+    let folder = folder("questions");
+    let cases = [
+        ("empty.ron", "", "syntax", ""),
+        ("cut.ron", "(model: \"gpt2-xl\", cluster: \"h100x", "syntax", ""),
+        ("cut.json", "{\"model\": \"gpt2-xl\", \"clus", "syntax", ""),
+        ("missing.ron", "(model: \"gpt2-xl\", job: (global_batch: 8, sequence: 1024))", "missing_field", "cluster"),
+        (
+            "missing2.ron",
+            "(model: \"gpt2-xl\", cluster: \"h100x4\", job: (global_batch: 8))",
+            "missing_field",
+            "job.sequence",
+        ),
+        (
+            "typo.ron",
+            "(modl: \"gpt2-xl\", cluster: \"h100x4\", job: (global_batch: 8, sequence: 1))",
+            "unknown_field",
+            "modl",
+        ),
+        (
+            "mistyped.json",
+            r#"{"model": "gpt2-xl", "cluster": "h100x4", "job": {"global_batch": "eight", "sequence": 1}}"#,
+            "invalid_value",
+            "job.global_batch",
+        ),
+        (
+            "zero.ron",
+            "(model: \"gpt2-xl\", cluster: \"h100x4\", job: (global_batch: 0, sequence: 1))",
+            "invalid_value",
+            "job.global_batch",
+        ),
+        (
+            "backend.ron",
+            "(model: \"gpt2-xl\", cluster: \"h100x4\", job: (global_batch: 8, sequence: 1024), search: (backend: \"exakt\"))",
+            "unknown_name",
+            "search.backend",
+        ),
+        (
+            "twice.ron",
+            "(model: \"gpt2-xl\", cluster: \"h100x4\", job: (global_batch: 8, sequence: 1024), search: (fix: [\"tp=2\", \"tp=4\"]))",
+            "inconsistent",
+            "search.fix[1]",
+        ),
+        (
+            "nowhere.ron",
+            "(model: \"gpt2-xl\", cluster: (pools: []), job: (global_batch: 8, sequence: 1024))",
+            "invalid_value",
+            "cluster.pools",
+        ),
+    ];
+    for (name, text, kind, field) in cases {
+        let path = folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        let ran = run(&["plan", path.to_str().unwrap(), "--json"]);
+        assert_eq!(ran.code, 2, "{name}: {}", ran.err);
+        let error = ran.error();
+        assert_eq!(error["kind"], kind, "{name}: {error}");
+        assert!(kind == "syntax" || error["field"] == field, "{name}: {error}");
+        assert!(error["file"].as_str().is_some_and(|f| f.ends_with(name)), "{name}: {error}");
+    }
+    for path in [folder.to_str().unwrap(), "absent.ron"] {
+        assert_eq!(run(&["plan", path, "--json"]).error()["kind"], "unreadable");
+    }
+}
+
+#[test]
+fn a_batch_that_nothing_divides_is_planned_or_explained() {
+    let ran =
+        run(&["plan", "--json", "--model", "gpt2-xl", "--cluster", "h100x4", "--global-batch", "7", "--seq", "1021"]);
+    assert!([0, 2, 3].contains(&ran.code), "{}", ran.err);
+}
