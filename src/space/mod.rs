@@ -12,6 +12,7 @@ pub mod layerwise;
 pub mod min_gpus;
 pub mod planner;
 pub mod profile;
+pub mod schedule;
 pub mod strategies;
 pub mod table;
 pub mod tasks;
