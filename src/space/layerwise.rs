@@ -312,6 +312,18 @@ impl Combine for PipelineFold {
         w[at::LEAD_HOP] = 3.0 * j;
         w[at::LEAD_FORWARD] = j * (m + 1.0);
         w[at::LEAD_BACKWARD] = j;
+        if self.0.pipeline == 1 {
+            w[at::FORWARD] = j * m;
+        }
+        w
+    }
+    fn least_weights(&self) -> Cost {
+        // One stage is busy all the time: its objective is a sum.
+        let mut w = [0.0; COSTS];
+        if self.0.pipeline == 1 && self.0.chunks_per_stage == 1 {
+            let (j, m) = (self.0.jitter, self.0.micro_batches as f64);
+            (w[at::FORWARD], w[at::BACKWARD], w[at::REDUCE], w[at::TAIL]) = (j * m, j * m, j, j);
+        }
         w
     }
 }

@@ -17,5 +17,6 @@ pub mod table;
 pub mod tasks;
 pub mod tree;
 pub mod uniform;
+pub mod worth;
 
 pub use layerwise::LayerwiseSpace;
