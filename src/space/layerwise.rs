@@ -260,10 +260,10 @@ fn log10_choose(n: f64, k: f64) -> f64 {
 struct PipelineFold(ClosedForm);
 
 fn to_folded(f: &Fold) -> Folded {
-    Folded { path: f[0], done: f[1], reduced: f[2], tail: f[3] }
+    Folded { path: f[0], done: f[1], reduced: f[2], tail: f[3], last: f[4] }
 }
 fn to_fold(f: Folded) -> Fold {
-    [f.path, f.done, f.reduced, f.tail, 0.0, 0.0]
+    [f.path, f.done, f.reduced, f.tail, f.last, 0.0]
 }
 
 fn stage_cost(cost: &Cost) -> StageCost {
