@@ -63,7 +63,8 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
         file::can_save(path)?;
     }
     let read = ScheduleFile::parse(&input::text(&args.file)?, &args.file.display().to_string())?;
-    let costs = read.costs();
+    // What exceeds memory can still be drawn.
+    let costs = crate::pipeline::Costs { limit: None, ..read.costs.clone() };
     let run = simulate(&read.schedule, &costs).map_err(|e| InputError::new(Kind::InvalidValue).help(e))?;
     let text = text(args, &read, &costs, &run)?;
     if let Some(path) = &args.output {
