@@ -1,9 +1,11 @@
 //! `espalier check`: price a given plan.
 
+use super::galvatron::{self, GalvatronArgs};
 use super::output::Output;
 use super::question::inputs;
 use super::{ANSWERED, DOES_NOT_FIT, Ended, input};
 use crate::cost::CostOptions;
+use crate::error::{InputError, Kind};
 use crate::plan::file::PlanFile;
 use crate::question::Question;
 use crate::report;
@@ -15,9 +17,14 @@ use std::path::{Path, PathBuf};
 /// Arguments of `check`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Plan file: what `espalier plan --json` prints or `-o` writes (`-` for standard input)
+    /// Plan file: what `espalier plan --json` prints or `-o` writes (`-` for standard input), or Galvatron's
     #[arg(value_name = "PLAN")]
     file: PathBuf,
+    /// Price a plan of Galvatron: the folder with its profile files
+    #[arg(long, value_name = "DIR", help_heading = "Galvatron")]
+    galvatron: Option<PathBuf>,
+    #[command(flatten)]
+    as_galvatron: GalvatronArgs,
 }
 
 #[derive(Serialize)]
@@ -32,13 +39,21 @@ struct Document<'a> {
 
 /// Runs it.
 pub(super) fn run(args: &Args, output: &Output) -> Ended {
+    if let Some(folder) = &args.galvatron {
+        return galvatron::check_file(&args.as_galvatron, folder, &args.file, output);
+    }
     let name = args.file.display().to_string();
-    let file = PlanFile::parse(&input::text(&args.file)?, &name)?;
+    let text = input::text(&args.file)?;
+    if galvatron::is_plan(&text) {
+        let error = InputError::new(Kind::MissingField).at("--galvatron").in_file(&name);
+        return Err(error.expected("the folder with the profiles that price a plan of Galvatron").into());
+    }
+    let file = PlanFile::parse(&text, &name)?;
     let folder = args.file.parent().unwrap_or(Path::new("")).to_owned();
     let question = Question { folder, ..file.question };
     let cost = match file.cost_options {
         Some(written) => serde_json::from_value(written).map_err(|e| {
-            let error = crate::error::InputError::new(crate::error::Kind::InvalidValue).at("cost_options");
+            let error = InputError::new(Kind::InvalidValue).at("cost_options");
             error.expected(e).in_file(&name)
         })?,
         None => CostOptions::default(),

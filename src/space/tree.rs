@@ -341,7 +341,8 @@ impl Problem for LayerwiseSpace<'_> {
                     let o = &frame.table().classes[class].options[id as usize];
                     let excess = ((o.fixed + live * o.scaled) / share - 1.0).max(0.0);
                     let once = (o.cost[at::REDUCE] + o.cost[at::TAIL]) / m;
-                    mean + (o.cost[at::FORWARD] + o.cost[at::BACKWARD]) * (1.0 + 0.5 * excess) + once - least.work.min(mean)
+                    mean + (o.cost[at::FORWARD] + o.cost[at::BACKWARD]) * (1.0 + 0.5 * excess) + once
+                        - least.work.min(mean)
                 };
                 self.open(s, frame, part, stage).into_iter().map(cost).collect()
             }
