@@ -1,3 +1,5 @@
+//! See the test names.
+
 #[path = "planning/brute.rs"]
 mod brute;
 mod planning;

@@ -73,6 +73,8 @@ pub enum PlanError {
 pub const DEFAULT_GAP: f64 = 0.01;
 /// Simulations of `auto`, which its portfolio uses where exact search leaves a gap.
 pub const AUTO_EVALUATIONS: u64 = 500;
+/// Plans that exact search has priced, seeds and finalists.
+const PRICED: u64 = 64;
 /// Longer models are left to exact search: growing and breeding paths gains nothing on it there (measured, 2026-11).
 const AUTO_PARTS: usize = 128;
 /// Evaluations of the other backends, by the closed form.
@@ -213,7 +215,7 @@ fn search(
         max_evaluations: options.max_evals.or(match backend {
             "exact" => None,
             "auto" if space.estimator.spine.parts.len() <= AUTO_PARTS => Some(AUTO_EVALUATIONS),
-            "auto" => Some(FINALISTS as u64),
+            "auto" => Some(PRICED),
             _ => Some(DEFAULT_EVALUATIONS),
         }),
         max_time: options.max_time.map(|t| Duration::from_secs_f64(t.get()).saturating_sub(started.elapsed())),
