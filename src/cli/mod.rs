@@ -60,15 +60,15 @@ enum Command {
     /// Search for the plan that trains fastest and fits
     Plan(Box<plan::Args>),
     /// Price a given plan, without a search
-    Check(check::Args),
+    Check(Box<check::Args>),
     /// Show what a model is: layer classes, parameters, FLOPs, memory
-    Model(model::Args),
+    Model(Box<model::Args>),
     /// Find the smallest number of devices on which a model trains, and the smallest that makes sense
-    MinGpus(min_gpus::Args),
+    MinGpus(Box<min_gpus::Args>),
     /// Search for a pipeline schedule, or judge a given one
     Schedule(Box<schedule::Args>),
     /// Write a schedule or a plan for another tool
-    Export(export::Args),
+    Export(Box<export::Args>),
 }
 
 /// Reads the arguments of the process, does what they ask, and says how it ended.
