@@ -63,7 +63,7 @@ enum Command {
     /// Show what a model is: layer classes, parameters, FLOPs, memory
     Model(model::Args),
     /// Find the smallest number of devices on which a model trains, and the smallest that makes sense
-    MinGpus(min_gpus::Args),
+    MinGpus(Box<min_gpus::Args>),
     /// Search for a pipeline schedule, or judge a given one
     Schedule(Box<schedule::Args>),
     /// Write a schedule or a plan for another tool
