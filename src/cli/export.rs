@@ -91,7 +91,8 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
 /// A schedule in another form, and the device of each stage where the form does not say it.
 fn schedule(args: &Args, given: &str) -> Result<(String, Option<Vec<u32>>), Failure> {
     let read = ScheduleFile::parse(given, &args.file.display().to_string())?;
-    let costs = read.costs();
+    // What exceeds memory can still be drawn.
+    let costs = crate::pipeline::Costs { limit: None, ..read.costs.clone() };
     let run = simulate(&read.schedule, &costs).map_err(|e| InputError::new(Kind::InvalidValue).help(e))?;
     // torch needs the map beside the CSV: its own guess is the loop.
     let map = (args.to == Target::TorchCsv).then(|| read.schedule.placement.device_of().to_vec());

@@ -12,6 +12,7 @@ mod min_gpus;
 mod model;
 mod output;
 mod plan;
+mod plan_file;
 mod progress;
 mod question;
 mod schedule;

@@ -3,6 +3,7 @@
 //! Memory is the maximum over stages and moments: states and the activations of all micro-batches in flight, with the
 //! largest momentary need (recomputed tensors, gathered weights, logits) on top; not a sum of maxima.
 
+pub mod chunks;
 pub mod closed;
 pub mod in_flight;
 

@@ -72,7 +72,7 @@ pub enum PlanError {
 /// Gap at which `auto` is content.
 pub const DEFAULT_GAP: f64 = 0.01;
 /// Simulations of `auto`, which its portfolio uses where exact search leaves a gap.
-pub const AUTO_EVALUATIONS: u64 = 500;
+pub const AUTO_EVALUATIONS: u64 = 96;
 /// Plans that exact search has priced, seeds and finalists.
 const PRICED: u64 = 64;
 /// Longer models are left to exact search: growing and breeding paths gains nothing on it there (measured, 2026-11).
