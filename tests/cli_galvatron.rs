@@ -72,7 +72,7 @@ fn galvatrons_own_plan_is_priced_as_galvatron_does_and_its_distance_from_the_bes
     let gap = checked["bound"]["gap"].as_f64().unwrap();
     assert!((gap - (galvatron - bound) / bound).abs() < 1e-6, "{gap}");
     let little =
-        ["check", path.to_str().unwrap(), "--galvatron", case.to_str().unwrap(), "--set", "memory_constraint=20"];
+        ["check", path.to_str().unwrap(), "--galvatron", case.to_str().unwrap(), "--set", "memory_constraint=16"];
     let ran = run(&little);
     assert_eq!(ran.code, 3, "{}", ran.err);
     assert!(ran.out.contains("does not fit"), "{}", ran.out);
