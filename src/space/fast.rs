@@ -27,6 +27,7 @@ pub struct Frame {
     /// Live micro-batches, `stage * chunks + chunk`.
     live: Vec<f64>,
     cap: f64,
+    mean_work: f64,
     table: std::sync::Arc<Table>,
 }
 
@@ -70,12 +71,20 @@ impl Frame {
                 class.options.iter().map(row).collect()
             })
             .collect();
+        let least: Vec<f64> = table
+            .classes
+            .iter()
+            .map(|c| c.options.iter().map(|o| o.cost[at::FORWARD] + o.cost[at::BACKWARD]).fold(f64::INFINITY, f64::min))
+            .collect();
+        let parts = space.estimator.spine.parts.clone();
+        let mean_work = parts.iter().map(|c| least[*c as usize]).sum::<f64>() / parts.len().max(1) as f64;
         Some(Self {
             form: space.closed_form(task),
             rows,
-            parts: space.estimator.spine.parts.clone(),
+            parts,
             live: space.live(task).concat(),
             cap: space.estimator.allocatable(),
+            mean_work,
             table,
         })
     }
@@ -88,6 +97,16 @@ impl Frame {
     /// Memory that a stage may allocate.
     pub fn cap(&self) -> f64 {
         self.cap
+    }
+
+    /// Micro-batches of a step.
+    pub fn micro_batches(&self) -> f64 {
+        self.form.micro_batches as f64
+    }
+
+    /// Least work of a part for one micro-batch, the mean over all parts. Seconds.
+    pub fn mean_work(&self) -> f64 {
+        self.mean_work
     }
 
     /// Live micro-batches of a chunk.
