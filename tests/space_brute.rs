@@ -1,3 +1,5 @@
+//! Exact search, tree search and genetic search against brute force on small instances.
+
 #[path = "planning/brute.rs"]
 mod brute;
 mod planning;

@@ -1,7 +1,9 @@
 //! `espalier check`: price a given plan.
 
+use super::galvatron::{self, GalvatronArgs};
 use super::output::Output;
-use super::{ANSWERED, DOES_NOT_FIT, Ended, plan_file};
+use super::{ANSWERED, DOES_NOT_FIT, Ended, input, plan_file};
+use crate::error::{InputError, Kind};
 use crate::question::Question;
 use crate::report;
 use crate::space::check::{Checked, check};
@@ -12,9 +14,14 @@ use std::path::PathBuf;
 /// Arguments of `check`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Plan file: what `espalier plan --json` prints or `-o` writes (`-` for standard input)
+    /// Plan file: what `espalier plan --json` prints or `-o` writes (`-` for standard input), or Galvatron's
     #[arg(value_name = "PLAN")]
     file: PathBuf,
+    /// Price a plan of Galvatron: the folder with its profile files
+    #[arg(long, value_name = "DIR", help_heading = "Galvatron")]
+    galvatron: Option<PathBuf>,
+    #[command(flatten)]
+    as_galvatron: GalvatronArgs,
 }
 
 #[derive(Serialize)]
@@ -29,8 +36,16 @@ struct Document<'a> {
 
 /// Runs it.
 pub(super) fn run(args: &Args, output: &Output) -> Ended {
+    if let Some(folder) = &args.galvatron {
+        return galvatron::check_file(&args.as_galvatron, folder, &args.file, output);
+    }
     let name = args.file.display().to_string();
-    let (file, inputs) = plan_file::read(&args.file)?;
+    let text = input::text(&args.file)?;
+    if galvatron::is_plan(&text) {
+        let error = InputError::new(Kind::MissingField).at("--galvatron").in_file(&name);
+        return Err(error.expected("the folder with the profiles that price a plan of Galvatron").into());
+    }
+    let (file, inputs) = plan_file::parse(&text, &args.file)?;
     let checked = check(&inputs, &file.plan).map_err(|e| match e {
         PlanError::Input(e) => PlanError::Input(e.in_file(&name)),
         other => other,

@@ -11,8 +11,13 @@ use std::path::Path;
 
 /// Reads the plan file at `path`; its question is resolved.
 pub(super) fn read(path: &Path) -> Result<(PlanFile, Inputs), InputError> {
+    parse(&input::text(path)?, path)
+}
+
+/// Reads `text`, which came from `path`.
+pub(super) fn parse(text: &str, path: &Path) -> Result<(PlanFile, Inputs), InputError> {
     let name = path.display().to_string();
-    let file = PlanFile::parse(&input::text(path)?, &name)?;
+    let file = PlanFile::parse(text, &name)?;
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
     let question = Question { folder, ..file.question };
     let cost = match &file.cost_options {

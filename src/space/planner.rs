@@ -303,7 +303,7 @@ fn compose(
 /// Exact prices of the first uniform plans; the fastest that fits.
 fn best_of(space: &LayerwiseSpace<'_>, uniform: &[Uniform]) -> Result<Option<Priced>, PlanError> {
     let mut best: Option<Priced> = None;
-    for u in uniform.iter().take(FINALISTS) {
+    for u in uniform {
         let plan = u.plan(space);
         let estimate = space.estimator.estimate(&plan)?;
         let better = |b: &Priced| estimate.iteration_time_s < b.estimate.iteration_time_s;
