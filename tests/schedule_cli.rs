@@ -191,3 +191,22 @@ fn wrong_files_are_named_with_their_place() {
     let (code, error) = refused(&["schedule", "--json", file.to_str().unwrap()]);
     assert!(code == 2 && error["field"] == "schedule.orders[0][1]", "{error}");
 }
+
+#[test]
+fn a_plan_gets_a_schedule_of_its_own_that_is_never_slower() {
+    let (plan, found) = (temporary("plan.json"), temporary("of_plan.json"));
+    let (plan, found) = (plan.to_str().unwrap(), found.to_str().unwrap());
+    let asked =
+        ["--model", "llama3-8b", "--cluster", "h100x8", "--global-batch", "64", "--seq", "4096", "--fix", "pp=4"];
+    answer(&[&["plan", "--json", "--max-evals", "200", "-o", plan], &asked[..]].concat());
+    let of_plan = answer(&["schedule", "--json", "--plan", plan, "--max-evals", "200", "-o", found]);
+    let seconds = |key: &str| of_plan[key].as_f64().unwrap();
+    assert!(seconds("iteration_time_s") <= seconds("planned_iteration_time_s") * (1.0 + 1e-9), "{of_plan}");
+    assert!(seconds("makespan") >= seconds("bound"));
+    // The file says the costs of every stage: it is judged and drawn without the plan.
+    let again = answer(&["schedule", "--json", found]);
+    assert_eq!(again["makespan"], of_plan["makespan"]);
+    assert!(espalier(&["export", found, "--to", "svg"]).status.success());
+    let (code, error) = refused(&["schedule", "--json", found, "--times", "1:1:1"]);
+    assert!(code == 2 && error["field"] == "--times", "{error}");
+}

@@ -142,20 +142,24 @@ impl Yard {
     /// The device that decides and what it may choose; `None` when all is done.
     pub fn choices(&self, s: &Partial, out: &mut Vec<Choice>) -> Option<usize> {
         out.clear();
-        let mut first: Option<(f64, usize)> = None;
-        let mut others_can = false;
-        for (device, own) in self.rows.of_device.iter().enumerate() {
-            if s.waits[device] {
-                continue;
-            }
-            let starts = own.iter().filter(|row| self.can_run(s, **row as usize));
-            let start = starts.map(|row| self.beginning(s, *row as usize)).fold(f64::INFINITY, f64::min);
-            if start < f64::INFINITY {
-                others_can |= first.is_some();
-                if first.is_none_or(|(best, _)| start < best) {
-                    first = Some((start, device));
+        let look = |patient: bool| {
+            let (mut first, mut others) = (None, false);
+            for (device, own) in self.rows.of_device.iter().enumerate() {
+                let starts = own.iter().filter(|row| self.can_run(s, **row as usize));
+                let start = starts.map(|row| self.beginning(s, *row as usize)).fold(f64::INFINITY, f64::min);
+                if start < f64::INFINITY && (patient || !s.waits[device]) {
+                    others |= first.is_some();
+                    if first.is_none_or(|(best, _)| start < best) {
+                        first = Some((start, device));
+                    }
                 }
             }
+            (first, others && !patient)
+        };
+        let (mut first, mut others_can) = look(false);
+        if first.is_none() {
+            // All others wait for one that waits: the first of these goes on.
+            (first, others_can) = look(true);
         }
         let (_, device) = first?;
         let own = &self.rows.of_device[device];
@@ -180,7 +184,7 @@ impl Yard {
         let (clock, first, waits) = (s.clock[device], s.first_start[device], s.waits[device]);
         let start = self.beginning(s, r);
         let end = start + info.duration;
-        s.clock[device] = end;
+        (s.clock[device], s.waits[device]) = (end, false);
         if first < 0.0 {
             s.first_start[device] = start;
         }

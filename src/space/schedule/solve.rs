@@ -137,15 +137,17 @@ const ROUNDING: f64 = 1e-9;
 /// Passes up to which an optimum is looked for exactly, and the nodes that may take, shape by shape.
 const SMALL: usize = 200;
 const NODES: u64 = 100_000;
-/// Passes scheduled by policies in all, and the least and most policies: about two seconds of one thread.
-const POLICY_PASSES: u64 = 40_000_000;
+/// Passes scheduled by policies in all, and the least and most policies: some seconds of one thread.
+const POLICY_PASSES: u64 = 120_000_000;
 const POLICIES: std::ops::RangeInclusive<u64> = 400..=30_000;
 /// Passes timed in one walk, and in all walks.
 const WALK_PASSES: u64 = 3_000_000;
 const ALL_WALKS_PASSES: u64 = 800_000_000;
-const STEPS: std::ops::RangeInclusive<u64> = 200..=20_000;
+const STEPS: std::ops::RangeInclusive<u64> = 800..=20_000;
 /// Share of a time limit that policies get.
 const POLICY_TIME: f64 = 0.3;
+/// Evaluations that a walk counts for where they are limited.
+const WALK_SHARE: u64 = 16;
 /// Walks without an improvement after which they end.
 const STALL: u64 = 160;
 
@@ -285,6 +287,7 @@ fn run(
     let policies = (POLICY_PASSES / passes).clamp(*POLICIES.start(), *POLICIES.end());
     let walks = (ALL_WALKS_PASSES / (steps * passes)).max(16);
     let free = options.max_evaluations.is_none() && options.max_time.is_some();
+    // Of a limit on evaluations, walks get as small a share as of the usual numbers: one is worth many policies.
     let sized = |usual: u64, share: u64| match options.max_evaluations {
         Some(n) => Some((n / share).max(1)),
         None if free => None,
@@ -301,10 +304,10 @@ fn run(
     let polish = Polish { workshop, steps: steps as u32 };
     match options.backend.as_str() {
         "auto" => {
-            progress.phase(&policy, &Genetic::default(), sized(policies, 2), None, POLICY_TIME)?;
+            progress.phase(&policy, &Genetic::default(), sized(policies, 1), None, POLICY_TIME)?;
             if !progress.is_over() && !progress.best.is_empty() {
                 let stall = (!free && options.max_evaluations.is_none()).then_some(STALL);
-                progress.phase(&polish, &Climb::default(), sized(walks, 2), stall, 1.0)?;
+                progress.phase(&polish, &Climb::default(), sized(walks, WALK_SHARE), stall, 1.0)?;
             }
         }
         "genetic" => progress.phase(&policy, &Genetic::default(), sized(policies, 1), None, 1.0)?,
