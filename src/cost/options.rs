@@ -29,6 +29,10 @@ impl Default for CostOptions {
 /// (`overlap_coefficient.json`, read 2026-11).
 pub const OVERLAP_SLOWDOWN: f64 = 1.126;
 
+/// How much slower computation runs while boundary tensors travel to the next stage: sends over a network occupy 2 % of the
+/// processors in Calculon's H100 systems (calculon@caa4b11 `systems`, read 2026-11), far less than collectives.
+pub const HOP_SLOWDOWN: f64 = 1.02;
+
 /// Fraction of tensor-parallel gathers and scatters that pipelined GEMMs hide (`--tp-comm-overlap`, userbuffers). In
 /// principle (t-1)/t of those next to a GEMM; fp32 reductions and the backward re-gather stay exposed. Half is what the
 /// published Llama-3.1-70B recipe needs to meet its measured 14.66 s (NVIDIA Megatron-Bridge performance summary, 2026).

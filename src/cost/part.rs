@@ -204,7 +204,7 @@ impl<'a> Pricer<'a> {
 
     /// What a hop of `latency` costs the stage itself: it runs beside computation, which slows down meanwhile.
     pub fn hop_interference(&self, latency: Seconds) -> Seconds {
-        latency * if self.options.overlap { options::OVERLAP_SLOWDOWN - 1.0 } else { 1.0 }
+        latency * if self.options.overlap { options::HOP_SLOWDOWN - 1.0 } else { 1.0 }
     }
 
     /// Latency of the boundary tensor from the stage before `stage` into its first part, one way.

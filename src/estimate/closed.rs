@@ -5,7 +5,9 @@
 //! `sum_{c<=j<s} (F_j + B_j + 2 h) + m w_s + max(0, S_s - (n_s - 1) F_s)`, `S_s` being the round trip through all later
 //! stages: a stage cannot begin a backward pass before the first micro-batch has come back, and runs at most `n - 1`
 //! further forwards meanwhile. And as micro-batch `i + n` does not start before micro-batch `i` is back, it ends no sooner
-//! than `(floor((m - 1) / n) + 1) (w_s + S_s) + ((m - 1) mod n) F_s`: Little's law for slow links. With interleaving only the first chunk of each device counts before and after the work.
+//! than `(floor((m - 1) / n) + 1) (w_s + S_s) + ((m - 1) mod n) max(F_s, B_s, w_last)`: Little's law for slow links, the
+//! micro-batches of the last trip coming back one by one as the last stage, which runs ahead of nothing, makes them. With
+//! interleaving only the first chunk of each device counts before and after the work.
 //! Uniform stages without hops give `(m + p - 1) w` and `m w + (p - 1) w / v` (Narayanan 2021, section 2.2).
 //!
 //! The form is folded from the last stage to the first, so that exact searches can extend it stage by stage.
@@ -42,6 +44,8 @@ pub struct Folded {
     pub reduced: f64,
     /// Longest tail.
     pub tail: f64,
+    /// Work of the last stage for one micro-batch.
+    pub last: f64,
 }
 
 /// The frame of a closed form.
@@ -72,9 +76,10 @@ impl ClosedForm {
         (self.micro_batches.min(u64::from(self.pipeline) - stage as u64) - 1) as f64
     }
 
-    /// Last backward of a stage by its round trips: at most `n` micro-batches are under way at once.
-    fn round_trips(&self, stage: usize, round_trip: f64, forward: f64) -> f64 {
-        self.trips(self.micro_batches.min(u64::from(self.pipeline) - stage as u64), round_trip, forward)
+    /// Last backward of a stage by its round trips: at most `n` micro-batches are under way at once, and come back with at
+    /// least `spacing` between them.
+    fn round_trips(&self, stage: usize, round_trip: f64, spacing: f64) -> f64 {
+        self.trips(self.micro_batches.min(u64::from(self.pipeline) - stage as u64), round_trip, spacing)
     }
 
     /// The same for the first chunk of the first stage of an interleaved pipeline, whose round trip is the whole path.
@@ -82,9 +87,14 @@ impl ClosedForm {
         if stage == 0 { self.trips(self.lead_in_flight, path, forward) } else { 0.0 }
     }
 
-    fn trips(&self, n: u64, round_trip: f64, forward: f64) -> f64 {
+    fn trips(&self, n: u64, round_trip: f64, spacing: f64) -> f64 {
         let before = self.micro_batches - 1;
-        ((before / n + 1) as f64) * round_trip + ((before % n) as f64) * forward
+        ((before / n + 1) as f64) * round_trip + ((before % n) as f64) * spacing
+    }
+
+    /// Work of the last stage, once it is known; one chunk per stage.
+    fn last(&self, state: &Folded, stage: usize, work: f64) -> f64 {
+        if stage + 1 == self.pipeline as usize { work } else { state.last }
     }
 
     /// Puts `stage` in front.
@@ -92,7 +102,8 @@ impl ClosedForm {
         let (m, work) = (self.micro_batches as f64, cost.forward + cost.backward);
         let (done, reduced) = if self.chunks_per_stage == 1 {
             let idle = (state.path - self.ahead(stage) * cost.forward).max(0.0);
-            let trips = self.round_trips(stage, work + state.path, cost.forward);
+            let spacing = cost.forward.max(cost.backward).max(state.last);
+            let trips = self.round_trips(stage, work + state.path, spacing);
             ((state.done + work).max(m * work + idle).max(trips), state.reduced + cost.forward)
         } else {
             let lead = cost.lead_forward + cost.lead_backward;
@@ -104,6 +115,7 @@ impl ClosedForm {
             done: done + 2.0 * cost.lead_hop,
             reduced: reduced.max(done + cost.reduce) + cost.lead_hop,
             tail: state.tail.max(cost.tail),
+            last: self.last(state, stage, work),
         }
     }
 
@@ -114,7 +126,8 @@ impl ClosedForm {
         let (done, reduced) = if self.chunks_per_stage == 1 {
             // More work than `work` adds `m` for every second it may take from the idle time.
             let idle = (state.path - self.ahead(stage) * (work - floor.backward)).max(0.0);
-            let trips = self.round_trips(stage, work + state.path, floor.forward);
+            let spacing = floor.forward.max(floor.backward).max(state.last);
+            let trips = self.round_trips(stage, work + state.path, spacing);
             ((state.done + work).max(m * work + idle).max(trips), state.reduced + floor.forward)
         } else {
             let lead = floor.lead_forward + floor.lead_backward;
@@ -126,6 +139,7 @@ impl ClosedForm {
             done: done + 2.0 * floor.lead_hop,
             reduced: reduced.max(done + floor.reduce) + floor.lead_hop,
             tail: state.tail.max(floor.tail),
+            last: self.last(state, stage, work),
         }
     }
 

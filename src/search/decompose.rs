@@ -117,6 +117,10 @@ pub trait Combine: Sync + Send {
     fn complete(&self, state: &Fold, segments: usize, primary: f64) -> f64;
     /// By how much the objective can grow at most per unit of each cost component.
     fn weights(&self) -> Cost;
+    /// By how much it grows at least: where both are equal, cost components are worth one another.
+    fn least_weights(&self) -> Cost {
+        [0.0; COSTS]
+    }
 }
 
 /// Which item goes where and how.
@@ -189,5 +193,8 @@ impl<T: Combine> Combine for &T {
     }
     fn weights(&self) -> Cost {
         T::weights(self)
+    }
+    fn least_weights(&self) -> Cost {
+        T::least_weights(self)
     }
 }

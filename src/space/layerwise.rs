@@ -260,10 +260,10 @@ fn log10_choose(n: f64, k: f64) -> f64 {
 struct PipelineFold(ClosedForm);
 
 fn to_folded(f: &Fold) -> Folded {
-    Folded { path: f[0], done: f[1], reduced: f[2], tail: f[3] }
+    Folded { path: f[0], done: f[1], reduced: f[2], tail: f[3], last: f[4] }
 }
 fn to_fold(f: Folded) -> Fold {
-    [f.path, f.done, f.reduced, f.tail, 0.0, 0.0]
+    [f.path, f.done, f.reduced, f.tail, f.last, 0.0]
 }
 
 fn stage_cost(cost: &Cost) -> StageCost {
@@ -312,6 +312,18 @@ impl Combine for PipelineFold {
         w[at::LEAD_HOP] = 3.0 * j;
         w[at::LEAD_FORWARD] = j * (m + 1.0);
         w[at::LEAD_BACKWARD] = j;
+        if self.0.pipeline == 1 {
+            w[at::FORWARD] = j * m;
+        }
+        w
+    }
+    fn least_weights(&self) -> Cost {
+        // One stage is busy all the time: its objective is a sum.
+        let mut w = [0.0; COSTS];
+        if self.0.pipeline == 1 && self.0.chunks_per_stage == 1 {
+            let (j, m) = (self.0.jitter, self.0.micro_batches as f64);
+            (w[at::FORWARD], w[at::BACKWARD], w[at::REDUCE], w[at::TAIL]) = (j * m, j * m, j, j);
+        }
         w
     }
 }

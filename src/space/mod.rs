@@ -18,5 +18,6 @@ pub mod table;
 pub mod tasks;
 pub mod tree;
 pub mod uniform;
+pub mod worth;
 
 pub use layerwise::LayerwiseSpace;

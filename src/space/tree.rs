@@ -6,8 +6,8 @@
 use super::allele;
 use super::fast::{Choice, Frame};
 use super::layerwise::LayerwiseSpace;
-use super::table::at;
-use crate::search::decompose::Decompose;
+use super::worth;
+use crate::search::decompose::{ChainOption, Decompose};
 use crate::search::problem::{Allele, Bound, Fidelity, Key128, Moves, Node, Problem};
 use crate::search::score::Score;
 use xxhash_rust::xxh3::xxh3_128;
@@ -145,9 +145,7 @@ impl LayerwiseSpace<'_> {
 
     fn least(&self, frame: &Frame, class: usize, live: f64) -> Least {
         let options = &frame.table().classes[class].options;
-        let min = |f: &dyn Fn(&crate::search::decompose::ChainOption) -> f64| {
-            options.iter().map(f).fold(f64::INFINITY, f64::min)
-        };
+        let min = |f: &dyn Fn(&ChainOption) -> f64| options.iter().map(f).fold(f64::INFINITY, f64::min);
         Least { memory: min(&|o| o.fixed + live * o.scaled), work: min(&|o| o.cost[0] + o.cost[1]) }
     }
 
@@ -176,9 +174,7 @@ impl LayerwiseSpace<'_> {
         let st = &s.stages[stage];
         let free = frame.cap() - st.used - (st.due - least.memory);
         let options = &frame.table().classes[class].options;
-        let fits = |o: &&crate::search::decompose::ChainOption| {
-            o.fixed + live * o.scaled + o.peak.max(st.peak) <= free * (1.0 + 1e-12)
-        };
+        let fits = |o: &&ChainOption| o.fixed + live * o.scaled + o.peak.max(st.peak) <= free * (1.0 + 1e-12);
         options.iter().filter(fits).map(|o| o.id as u16).collect()
     }
 
@@ -285,8 +281,16 @@ impl Problem for LayerwiseSpace<'_> {
     fn nearest(&self, s: &Prefix, wanted: Allele) -> u32 {
         let Node::Choose { options, .. } = self.node(s) else { return 0 };
         let log = |x: Allele| (x.max(1) as f64).log2();
-        let distance = |a: Allele| match self.next(s) {
-            Next::Strategy { .. } => allele::distance(a, wanted),
+        let next = self.next(s);
+        if let Next::Strategy { part, stage } = next {
+            let Some(frame) = s.task.and_then(|t| self.fast(t)) else { return 0 };
+            let strategies = &frame.table().classes[self.estimator.spine.parts[part] as usize].strategies;
+            let open = self.open(s, frame, part, stage);
+            let far = |id: &u16| allele::distance(allele::of_strategy(&strategies[*id as usize]), wanted);
+            let nearest = (0..open.len()).min_by(|a, b| far(&open[*a]).total_cmp(&far(&open[*b])).then(a.cmp(b)));
+            return nearest.unwrap_or(0) as u32;
+        }
+        let distance = |a: Allele| match next {
             Next::Task => {
                 let (a_split, w_split) = (a & 0xffff_ffff, wanted & 0xffff_ffff);
                 (log(a >> 32) - log(wanted >> 32)).abs() * 1e3 + a_split.abs_diff(w_split) as f64
@@ -327,24 +331,23 @@ impl Problem for LayerwiseSpace<'_> {
                 let class = self.estimator.spine.parts[part] as usize;
                 let (chunk, _) = Self::chunk_at(&s.sizes, part as u32);
                 let live = frame.live(stage, chunk / s.stages.len());
-                let least = self.least(frame, class, live);
+                // What is paid once per step counts for its share of a micro-batch; memory counts at what it costs the
+                // parts that are still to come on the stage. Excess is measured against a mean part, so that what hardly
+                // matters (an embedding's pass) decides nothing.
+                let (m, mean) = (frame.micro_batches(), frame.mean_work());
+                let (_, end) = Self::chunk_at(&s.sizes, part as u32);
+                let due = &self.estimator.spine.parts[part..end as usize];
                 let st = &s.stages[stage];
-                // An even share of what is free beyond the least; what an option takes beyond it is dear.
-                let spare = (frame.cap() - st.used - st.due - st.peak).max(0.0);
-                let left = (st.due / least.memory.max(1.0)).max(1.0);
-                let share = least.memory + spare / left;
-                // What is paid once per step counts for its share of a micro-batch. Excess is measured against a mean part,
-                // so that what hardly matters (an embedding's pass) decides nothing.
-                let m = frame.micro_batches();
-                let mean = frame.mean_work();
-                let cost = |id: u16| {
-                    let o = &frame.table().classes[class].options[id as usize];
-                    let excess = ((o.fixed + live * o.scaled) / share - 1.0).max(0.0);
-                    let once = (o.cost[at::REDUCE] + o.cost[at::TAIL]) / m;
-                    mean + (o.cost[at::FORWARD] + o.cost[at::BACKWARD]) * (1.0 + 0.5 * excess) + once
-                        - least.work.min(mean)
+                let memory_price = worth::of_byte(frame, due, live, frame.cap() - st.used - st.due, st.peak);
+                let options = &frame.table().classes[class].options;
+                let worth = |id: u16| {
+                    let o = &options[id as usize];
+                    worth::work(o, m) + memory_price * (o.fixed + live * o.scaled)
                 };
-                self.open(s, frame, part, stage).into_iter().map(cost).collect()
+                let open = self.open(s, frame, part, stage);
+                let least = open.iter().map(|id| worth(*id)).fold(f64::INFINITY, f64::min);
+                let cost = |id: u16| mean + worth(id) - least;
+                open.into_iter().map(cost).collect()
             }
             Next::Complete => return,
         };
@@ -526,7 +529,7 @@ impl Moves for LayerwiseSpace<'_> {
                     return None;
                 }
                 let cut = pick(random, y.sizes.len() - 1);
-                let (from, to) = if random() % 2 == 0 { (cut, cut + 1) } else { (cut + 1, cut) };
+                let (from, to) = if random().is_multiple_of(2) { (cut, cut + 1) } else { (cut + 1, cut) };
                 if y.sizes[from] < 2 {
                     return None;
                 }

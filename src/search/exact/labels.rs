@@ -59,6 +59,7 @@ struct Windows<'c, 'a> {
     limit: f64,
     slack: f64,
     weights: Cost,
+    least_weights: Cost,
     nodes: Vec<Node>,
     complete: bool,
     steps: u64,
@@ -77,6 +78,7 @@ impl<'c, 'a> Windows<'c, 'a> {
             limit: chain.combine.primary_limit(limits.incumbent),
             slack,
             weights: chain.combine.weights(),
+            least_weights: chain.combine.least_weights(),
             nodes: Vec::new(),
             complete: true,
             steps: 0,
@@ -170,7 +172,12 @@ impl<'c, 'a> Windows<'c, 'a> {
                 if y.used > x.used || y.peak > x.peak {
                     return false;
                 }
-                let worse: f64 = (0..COSTS).map(|k| self.weights[k] * (y.cost[k] - x.cost[k]).max(0.0)).sum();
+                let worse: f64 = (0..COSTS)
+                    .map(|k| {
+                        let more = y.cost[k] - x.cost[k];
+                        more * if more > 0.0 { self.weights[k] } else { self.least_weights[k] }
+                    })
+                    .sum();
                 worse <= self.slack
             });
             if !covered {
