@@ -314,9 +314,6 @@ fn best_of(space: &LayerwiseSpace<'_>, uniform: &[Uniform]) -> Result<Option<Pri
     Ok(best)
 }
 
-/// Plans that are simulated after the closed form has ranked them.
-const FINALISTS: usize = 8;
-
 fn alternatives(
     space: &LayerwiseSpace<'_>,
     outcome: &Outcome<Choice>,
