@@ -266,3 +266,9 @@ fn every_search_config_is_a_question() {
     }
     assert!(seen >= 7 && SMALL.len() == 8);
 }
+
+#[test]
+fn what_barely_does_not_fit_is_proven_not_to() {
+    let ran = run(&["plan", "--json", "--memory", "20GB"]);
+    assert_eq!((ran.code, ran.error()["kind"].as_str()), (3, Some("infeasible")), "{}", ran.err);
+}

@@ -17,7 +17,7 @@ impl Pool {
         pool.devices_per_node = self.devices_per_node.min(devices);
         if devices > self.devices {
             // One level alone joins the devices of a machine or a rack, unless machines hold one device each.
-            let networked = self.levels.len() > 1 || self.devices_per_node == 1;
+            let networked = self.levels.len() > usize::from(self.devices_per_node > 1);
             if !networked {
                 pool.levels = self.grown(devices)?;
             } else if let Some(last) = pool.levels.last_mut() {
@@ -60,6 +60,9 @@ mod tests {
         let two = many.resized(2).unwrap();
         assert_eq!((two.devices, two.devices_per_node, two.levels.len()), (2, 2, 1));
         assert!(many.resized(1).unwrap().levels.is_empty());
+        let one = instances::pool("h100x1").unwrap();
+        assert_eq!(one.resized(4).unwrap(), instances::pool("h100x1:4").unwrap());
+        assert_eq!(one.resized(4).unwrap().resized(8).unwrap(), instances::pool("h100x1:8").unwrap());
     }
 
     #[test]

@@ -31,7 +31,8 @@ impl<P: Problem> Backend<P> for Auto<'_, P> {
         if let Some(exact) = self.exact.as_ref().filter(|_| problem.decompose().is_some()) {
             evaluator.begin_stage(exact.name(), None, None);
             let stop = exact.search(problem, seed, evaluator);
-            if evaluator.is_optimal() || !matches!(stop, Stop::Exhausted | Stop::Stalled) {
+            let closed = evaluator.is_optimal() || evaluator.is_infeasible();
+            if closed || !matches!(stop, Stop::Exhausted | Stop::Stalled) {
                 return stop;
             }
         }

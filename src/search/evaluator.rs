@@ -81,6 +81,7 @@ pub struct Evaluator<'a, P: Problem> {
     archive: Archive<P::Solution>,
     exact: Archive<P::Solution>,
     bound: Option<f64>,
+    infeasible: bool,
     stage: Stage,
     counters: Counters,
     trace: Trace,
@@ -104,6 +105,7 @@ impl<'a, P: Problem> Evaluator<'a, P> {
             _ => None,
         };
         Self {
+            infeasible: false,
             problem,
             archive: Archive::new(setup.archive),
             exact: Archive::new(setup.archive),
@@ -422,6 +424,16 @@ impl<'a, P: Problem> Evaluator<'a, P> {
         if bound.is_finite() && self.bound.is_none_or(|b| bound > b) {
             self.bound = Some(bound);
         }
+    }
+
+    /// Says that no solution is feasible.
+    pub fn proved_infeasible(&mut self) {
+        self.infeasible = true;
+    }
+
+    /// Whether it is proven that no solution is feasible.
+    pub fn is_infeasible(&self) -> bool {
+        self.infeasible
     }
 
     /// Says that every solution has been priced or cannot beat the answer.

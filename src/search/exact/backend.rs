@@ -54,6 +54,9 @@ impl Exact {
             let halt = evaluator.halt();
             super::solve(tasks, &settings, &halt, &mut |_, _| {})
         };
+        if outcome.bound == f64::INFINITY {
+            evaluator.proved_infeasible();
+        }
         evaluator.raise_bound(outcome.bound);
         let candidates = outcome
             .runners_up
