@@ -45,11 +45,10 @@ fn the_engine_alone_finds_the_same_optimum_on_small_questions() {
         let found = solve(&Plain(&space), &ExactSettings::default(), &|| false, &mut |_, _| {});
         let answer = space.answer();
         assert_eq!(found.best.is_some(), answer.best.is_some(), "{changes:?}");
-        let (Some(best), Some((x, own))) = (&found.best, &answer.best) else { continue };
-        let engine = &best.solution;
+        let (Some(engine), Some((x, own))) = (&found.best, &answer.best) else { continue };
         compared += 1;
-        assert!(found.bound >= engine.objective * (1.0 - 1e-12), "{changes:?}: the engine left a gap");
-        assert!((engine.objective - own).abs() <= 1e-9 * own, "{changes:?}: engine {} own {own}", engine.objective);
+        assert!(found.bound >= engine.value * (1.0 - 1e-12), "{changes:?}: the engine left a gap");
+        assert!((engine.value - own).abs() <= 1e-9 * own, "{changes:?}: engine {} own {own}", engine.value);
         assert_eq!(answer.gap(), Some(0.0), "{changes:?}");
         assert!(space.worth(x).excess == 0.0);
     }
@@ -62,12 +61,11 @@ fn the_engine_accepts_what_the_space_proves_on_whole_cases() {
         let Some(space) = space(prefix, &[], Repairs::NONE) else { return };
         let found = solve(&space, &ExactSettings::default(), &|| false, &mut |_, _| {});
         let best = found.best.unwrap();
-        let x = best.solution;
-        let solution = space.assemble(best.task, &x);
+        let solution = space.assemble(best.task, &best.solution);
         let worth = space.worth(&solution);
-        assert!((worth.objective_s - x.objective).abs() <= 1e-12 * x.objective, "{prefix}");
+        assert!((worth.objective_s - best.value).abs() <= 1e-12 * best.value, "{prefix}");
         assert_eq!(worth.excess, 0.0);
-        assert!(found.bound >= x.objective * (1.0 - 1e-12), "{prefix}: {} {}", found.bound, x.objective);
+        assert!(found.bound >= best.value * (1.0 - 1e-12), "{prefix}: {} {}", found.bound, best.value);
         assert_eq!(found.solved, 0, "{prefix}");
     }
 }

@@ -1,3 +1,5 @@
+//! See the test names.
+
 mod planning;
 use espalier::job::Precision;
 use espalier::plan::{LayerStrategy, Recompute};

@@ -1,7 +1,7 @@
 //! Why a command has no answer, how that is told, and with which exit code.
 
 use super::output::{Output, say};
-use super::{ANSWERED, BAD_INPUT, DOES_NOT_FIT, INTERNAL, INTERRUPTED, NO_PLAN};
+use super::{ANSWERED, BAD_INPUT, DOES_NOT_FIT, ILLEGAL, INTERNAL, INTERRUPTED, NO_PLAN};
 use crate::error::{InputError, Kind};
 use crate::report;
 use crate::search::budget::Stop;
@@ -18,6 +18,10 @@ pub(super) enum Failure {
     Input(InputError),
     /// Nothing fits.
     Infeasible(Box<Infeasible>),
+    /// What is asked for fits nowhere; what would.
+    DoesNotFit(InputError),
+    /// The target does not take it.
+    Illegal(InputError),
     /// The search stopped before it had a plan.
     NoPlan(Stop),
     /// A fault of this program, or of the machine it runs on.
@@ -62,6 +66,12 @@ impl Failure {
                     json!({ "error": object("infeasible", found, Some(expected), help), "infeasible": &*why });
                 (DOES_NOT_FIT, report::infeasible(&why, style), document)
             }
+            Failure::DoesNotFit(e) => {
+                let mut document = e.to_json();
+                document["error"]["kind"] = "infeasible".into();
+                (DOES_NOT_FIT, format!("{error} {e}"), document)
+            }
+            Failure::Illegal(e) => (ILLEGAL, format!("{error} {e}"), e.to_json()),
             Failure::NoPlan(Stop::Interrupted) => {
                 let text = "interrupted before there was a plan that fits";
                 (INTERRUPTED, format!("{error} {text}"), json!({ "error": object("interrupted", None, None, None) }))

@@ -2,7 +2,7 @@
 
 use super::output::Output;
 use super::progress::{Bar, interrupt};
-use super::question::{QuestionArgs, inputs};
+use super::question::QuestionArgs;
 use super::search::{SearchArgs, threads};
 use super::{ANSWERED, Ended, values};
 use crate::plan::file;
@@ -39,7 +39,7 @@ struct Document<'a> {
 pub(super) fn run(args: &Args, output: &Output) -> Ended {
     let mut question = args.question.question()?;
     args.search.change(&mut question.search);
-    let inputs = inputs(&question, args.question.cost())?;
+    let inputs = args.question.inputs(&question)?;
     let question = file::self_contained(&question)?;
     threads(&inputs.search)?;
     let most = args.max_devices.unwrap_or(USUAL_MOST.max(inputs.cluster.devices()));

@@ -4,6 +4,7 @@
 //! plan; 5 illegal for the target; 130 interrupted (the best so far is printed).
 
 mod check;
+mod export;
 mod failure;
 mod input;
 mod min_gpus;
@@ -12,6 +13,7 @@ mod output;
 mod plan;
 mod progress;
 mod question;
+mod schedule;
 mod search;
 mod values;
 
@@ -32,6 +34,8 @@ const BAD_INPUT: u8 = 2;
 const DOES_NOT_FIT: u8 = 3;
 /// A limit was met before there was a plan.
 const NO_PLAN: u8 = 4;
+/// The target does not take it.
+const ILLEGAL: u8 = 5;
 /// Interrupted; the best so far is printed.
 const INTERRUPTED: u8 = 130;
 
@@ -59,6 +63,10 @@ enum Command {
     Model(model::Args),
     /// Find the smallest number of devices on which a model trains, and the smallest that makes sense
     MinGpus(min_gpus::Args),
+    /// Search for a pipeline schedule, or judge a given one
+    Schedule(Box<schedule::Args>),
+    /// Write a schedule for another tool
+    Export(export::Args),
 }
 
 /// Reads the arguments of the process, does what they ask, and says how it ended.
@@ -75,6 +83,8 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(&args, &output),
         Command::Model(args) => model::run(&args, &output),
         Command::MinGpus(args) => min_gpus::run(&args, &output),
+        Command::Export(args) => export::run(&args, &output),
+        Command::Schedule(args) => schedule::run(&args, &output),
     }));
     ExitCode::from(match done {
         Ok(Ok(code)) => code,

@@ -2,17 +2,19 @@
 
 use super::output::{Output, say};
 use super::progress::{Bar, interrupt};
-use super::question::{QuestionArgs, inputs};
+use super::question::QuestionArgs;
 use super::search::{SearchArgs, threads};
 use super::{ANSWERED, Ended, INTERRUPTED};
 use crate::plan::file;
 use crate::question::Question;
 use crate::report;
 use crate::search::budget::Stop;
+use crate::search::checkpoint::Checkpointing;
 use crate::space::answer::Answer;
 use crate::space::planner::{Watch, plan};
 use serde::Serialize;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Arguments of `plan`.
 #[derive(Debug, clap::Args)]
@@ -24,7 +26,16 @@ pub(super) struct Args {
     /// Write the plan file here; `espalier check` reads it
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
+    /// Keep what the search has paid for in this file, so that it can go on with --resume
+    #[arg(long, value_name = "PATH")]
+    checkpoint: Option<PathBuf>,
+    /// Go on from the checkpoint, if it is there
+    #[arg(long, requires = "checkpoint")]
+    resume: bool,
 }
+
+/// Time between two saves of a search; it also saves itself when it stops.
+const SAVES: Duration = Duration::from_secs(10);
 
 /// What `--json` prints and a plan file holds.
 #[derive(Serialize)]
@@ -41,14 +52,16 @@ struct Document<'a> {
 pub(super) fn run(args: Args, output: &Output) -> Ended {
     let mut question = args.question.question()?;
     args.search.change(&mut question.search);
-    let inputs = inputs(&question, args.question.cost())?;
+    let inputs = args.question.inputs(&question)?;
     let question = file::self_contained(&question)?;
-    if let Some(path) = &args.output {
+    for path in args.output.iter().chain(&args.checkpoint) {
         file::can_save(path)?;
     }
+    let checkpoint = args.checkpoint.map(|path| Checkpointing { path, every: SAVES, resume: args.resume });
     threads(&inputs.search)?;
     let mut bar = Bar::new("pricing uniform plans");
-    let mut answer = plan(&inputs, Watch { interrupt: interrupt(), observer: Some(&mut bar), quick: false })?;
+    let watch = Watch { interrupt: interrupt(), observer: Some(&mut bar), quick: false, checkpoint };
+    let mut answer = plan(&inputs, watch)?;
     drop(bar);
     if let Some(target) = &inputs.search.target {
         answer.notes.push(format!("the rules of the target `{target}` are not checked yet"));

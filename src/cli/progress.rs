@@ -12,13 +12,16 @@ use std::time::Duration;
 const TICK: Duration = Duration::from_millis(120);
 
 /// Best so far and gap, on a terminal; silent elsewhere.
-pub(super) struct Bar(Option<ProgressBar>);
+pub(super) struct Bar {
+    bar: Option<ProgressBar>,
+    unit: &'static str,
+}
 
 impl Bar {
     /// A bar that says `what` until the search reports.
     pub(super) fn new(what: &str) -> Self {
         if !std::io::stderr().is_terminal() {
-            return Self(None);
+            return Self { bar: None, unit: " s" };
         }
         let bar = ProgressBar::new_spinner();
         if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed:>4} {msg}") {
@@ -26,12 +29,19 @@ impl Bar {
         }
         bar.set_message(what.to_owned());
         bar.enable_steady_tick(TICK);
-        Self(Some(bar))
+        Self { bar: Some(bar), unit: " s" }
+    }
+
+    /// A bar for objectives in the unit of the input.
+    pub(super) fn without_unit(what: &str) -> Self {
+        let mut bar = Self::new(what);
+        bar.unit = "";
+        bar
     }
 
     /// Says something else.
     pub(super) fn say(&self, text: String) {
-        if let Some(bar) = &self.0 {
+        if let Some(bar) = &self.bar {
             bar.set_message(text);
         }
     }
@@ -39,7 +49,7 @@ impl Bar {
 
 impl Drop for Bar {
     fn drop(&mut self) {
-        if let Some(bar) = &self.0 {
+        if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
     }
@@ -53,7 +63,7 @@ impl Observer for Bar {
             text.push_str(&format!(" of {most}"));
         }
         match best {
-            Some(best) => text.push_str(&format!(", best {} s", seconds(best))),
+            Some(best) => text.push_str(&format!(", best {}{}", seconds(best), self.unit)),
             None => text.push_str(", no plan that fits yet"),
         }
         if let Some(gap) = best.zip(p.bound).and_then(|(best, bound)| gap(best, bound)) {

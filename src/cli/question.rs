@@ -80,7 +80,7 @@ impl QuestionArgs {
                 // Paths of flags start from the working folder, paths of the file from its own.
                 absolute(Question { folder, ..question })
             }
-            (None, Some(_)) => self.from_flags()?,
+            (None, Some(_)) => self.asked_by_flags()?,
             (None, None) => Question::parse(EXAMPLE, EXAMPLE_NAME)?,
         };
         if let Some(model) = &self.model {
@@ -109,7 +109,7 @@ impl QuestionArgs {
     }
 
     /// Without a file, a model of one's own needs the rest of the question too.
-    fn from_flags(&self) -> Result<Question, InputError> {
+    fn asked_by_flags(&self) -> Result<Question, InputError> {
         let missing = |flag: &str, example: &str| {
             InputError::new(Kind::MissingField)
                 .at(flag)
@@ -147,8 +147,25 @@ impl QuestionArgs {
         job.mtp &= !self.no_mtp;
     }
 
+    /// As [`inputs`], with errors that name the file they come from.
+    pub(super) fn inputs(&self, question: &Question) -> Result<Inputs, InputError> {
+        inputs(question, self.cost()).map_err(|e| {
+            let root = e.field.as_deref().and_then(|field| field.split(['.', '[']).next());
+            let from_flag = match root {
+                Some("model") => self.model.is_some(),
+                Some("cluster") => self.cluster.is_some(),
+                Some("job") => self.precision.is_some(),
+                _ => false,
+            };
+            match &self.file {
+                Some(file) if !from_flag => e.in_file(file.display()),
+                _ => e,
+            }
+        })
+    }
+
     /// What the cost model takes into account.
-    pub(super) fn cost(&self) -> CostOptions {
+    fn cost(&self) -> CostOptions {
         let on = |effect: &str| !self.without.iter().any(|w| w == effect);
         CostOptions { nic_sharing: on("nic-sharing"), overlap: on("overlap"), head: on("head"), moments: on("moments") }
     }

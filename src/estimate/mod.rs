@@ -301,7 +301,7 @@ impl<'a> Estimator<'a> {
             tokens_per_s_per_device: tokens / device_seconds,
             mfu: rate(Masked::Skipped),
             mfu_full_attention: rate(Masked::Counted),
-            bubble: timeline.bubble(),
+            bubble: timeline.bubble().max(0.0),
             peak_memory_bytes: peak,
             usable_memory_bytes: self.usable(),
             fits: peak <= self.usable() * (1.0 + 1e-12),

@@ -111,7 +111,7 @@ pub(crate) fn replace(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads what [`write`] wrote with the same header and namespace.
+/// Reads what [`write()`] wrote with the same header and namespace.
 pub fn read<T: DeserializeOwned>(path: &Path, header: Header, namespace: u128) -> Result<T, FileError> {
     let bytes = fs::read(path).map_err(|source| FileError::Io { path: path.to_path_buf(), source })?;
     let damaged = |what: &str| FileError::Damaged { path: path.to_path_buf(), what: what.to_string() };

@@ -24,6 +24,19 @@ pub enum Worth {
     Stuck(usize),
 }
 
+/// Times of an order.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Times {
+    /// End of the last pass.
+    pub makespan: f64,
+    /// Largest time between first start and last end of a device.
+    pub span: f64,
+    /// Mean end of the devices.
+    pub mean_end: f64,
+    /// Mean time between first start and last end.
+    pub mean_span: f64,
+}
+
 /// Evaluates orders; keeps its buffers.
 #[derive(Debug, Clone)]
 pub struct Evaluator {
@@ -39,6 +52,8 @@ pub struct Evaluator {
     done: Vec<u32>,
     made: Vec<u32>,
     arrival: Vec<f64>,
+    /// By device: time of the passes to come.
+    left: Vec<f64>,
 }
 
 impl Evaluator {
@@ -75,6 +90,7 @@ impl Evaluator {
             first_start: Vec::new(),
             done: Vec::new(),
             made: Vec::new(),
+            left: Vec::new(),
         })
     }
 
@@ -173,6 +189,116 @@ impl Evaluator {
             excess += (peak - room).max(0.0) / room.max(f64::MIN_POSITIVE);
         }
         excess
+    }
+
+    /// Total time of the passes of a device.
+    pub fn work(&self, device: usize) -> f64 {
+        let own = self.rows.of_device.get(device).into_iter().flatten();
+        own.map(|row| &self.rows.rows[*row as usize]).map(|row| f64::from(row.count) * row.duration).sum()
+    }
+
+    /// Time of one pass of a row.
+    pub fn duration(&self, row: u32) -> f64 {
+        self.rows.rows.get(row as usize).map_or(0.0, |row| row.duration)
+    }
+
+    /// Number of passes over all devices.
+    pub fn passes(&self) -> usize {
+        self.total
+    }
+
+    /// Whether the order of one device by itself could run: each W after its backward, each backward after its forward,
+    /// and memory within the limit. `counts` is a buffer.
+    pub fn fits(&self, device: usize, order: &[u32], counts: &mut Vec<u32>) -> bool {
+        counts.clear();
+        counts.resize(self.rows.rows.len(), 0);
+        let room = self.memory[device] * (1.0 + 1e-9);
+        let mut held = 0.0;
+        for &row in order {
+            let row = row as usize;
+            let info = &self.rows.rows[row];
+            if !row.is_multiple_of(KINDS) && counts[row] >= counts[row - 1] {
+                return false;
+            }
+            counts[row] += 1;
+            held += info.takes;
+            if held > room {
+                return false;
+            }
+            held += info.frees;
+        }
+        true
+    }
+
+    /// Runs an order whose devices all [`Evaluator::fits`], and notes when each pass starts. `None` when it does not run
+    /// to its end, or as soon as some device is known to end later than `latest` (`by_span`: to take longer than that
+    /// from its first start).
+    pub fn time(&mut self, orders: &[Vec<u32>], latest: f64, by_span: bool, starts: &mut [Vec<f64>]) -> Option<Times> {
+        let devices = self.memory.len();
+        self.reset();
+        self.left.clear();
+        self.left.extend((0..devices).map(|d| {
+            self.rows.of_device[d].iter().fold(0.0, |sum, row| {
+                let row = &self.rows.rows[*row as usize];
+                sum + f64::from(row.count) * row.duration
+            })
+        }));
+        let mut reached = 0;
+        while reached < self.total {
+            let before = reached;
+            for (device, order) in orders.iter().enumerate() {
+                let (mut clock, from) = (self.clock[device], self.position[device]);
+                let (mut at, mut busy) = (from, 0.0);
+                let starts = &mut starts[device];
+                while let Some(&row) = order.get(at) {
+                    let row = row as usize;
+                    let info = &self.rows.rows[row];
+                    let done = self.done[row];
+                    if done >= self.made[row] {
+                        break;
+                    }
+                    if row % KINDS < 2 {
+                        let arrival = self.arrival[row * self.m + done as usize];
+                        clock = if arrival > clock { arrival } else { clock };
+                    }
+                    starts[at] = clock;
+                    clock += info.duration;
+                    busy += info.duration;
+                    self.done[row] = done + 1;
+                    if let Some((to, hop)) = info.feeds {
+                        let made = self.made[to as usize];
+                        self.arrival[to as usize * self.m + made as usize] = clock + hop;
+                        self.made[to as usize] = made + 1;
+                    }
+                    if row % KINDS == 1 {
+                        self.made[row + 1] += 1;
+                    }
+                    at += 1;
+                }
+                if at > from {
+                    self.clock[device] = clock;
+                    self.position[device] = at;
+                    self.left[device] -= busy;
+                    reached += at - from;
+                    let first = if by_span { starts[0] } else { 0.0 };
+                    if clock - first + self.left[device] > latest {
+                        return None;
+                    }
+                }
+            }
+            if reached == before {
+                return None;
+            }
+        }
+        let mut times = Times { makespan: 0.0, span: 0.0, mean_end: 0.0, mean_span: 0.0 };
+        for (clock, starts) in self.clock.iter().zip(starts) {
+            let span = clock - starts.first().copied().unwrap_or(0.0);
+            times.makespan = times.makespan.max(*clock);
+            times.span = times.span.max(span);
+            times.mean_end += clock / devices as f64;
+            times.mean_span += span / devices as f64;
+        }
+        Some(times)
     }
 
     /// The order of a schedule, pairs taken apart; `None` when its actions are not those of this question.

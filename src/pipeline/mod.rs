@@ -17,6 +17,7 @@ pub mod exact;
 pub mod export;
 pub mod generators;
 pub mod memory;
+pub mod partial;
 mod placement;
 mod rows;
 mod schedule;

@@ -9,26 +9,42 @@ const LISTED: usize = 20;
 /// Stages at either end of a long pipeline.
 const ENDS: usize = 7;
 
+/// Consecutive stages whose cells are alike.
+struct Alike {
+    first: u32,
+    last: u32,
+    cells: Vec<String>,
+    waiting: f64,
+    bytes: f64,
+}
+
 /// Rows with runs of like ones as one; `None` stands for rows left out.
 fn rows(estimate: &Estimate, cells: impl Fn(&StageEstimate) -> Vec<String>) -> Vec<Option<Vec<String>>> {
-    let mut list: Vec<(u32, u32, Vec<String>, f64, f64)> = Vec::new();
+    let mut list: Vec<Alike> = Vec::new();
     for s in &estimate.stages {
-        let (row, waiting, bytes) = (cells(s), s.time.bubble_s, s.memory.reserved_bytes);
+        let cells = cells(s);
         match list.last_mut() {
-            Some((_, last, known, ..)) if *known == row => *last = s.stage,
-            _ => list.push((s.stage, s.stage, row, waiting, bytes)),
+            Some(known) if known.cells == cells => known.last = s.stage,
+            _ => list.push(Alike {
+                first: s.stage,
+                last: s.stage,
+                cells,
+                waiting: s.time.bubble_s,
+                bytes: s.memory.reserved_bytes,
+            }),
         }
     }
-    let pick = |f: &dyn Fn(&(u32, u32, Vec<String>, f64, f64)) -> f64| {
+    let most = |f: fn(&Alike) -> f64| {
         (0..list.len()).max_by(|a, b| f(&list[*a]).total_cmp(&f(&list[*b])).then(b.cmp(a))).unwrap_or(0)
     };
-    let (slowest, fullest) = (pick(&|r| -r.3), pick(&|r| r.4));
+    let (slowest, fullest) = (most(|r| -r.waiting), most(|r| r.bytes));
     let shown = |i: usize| list.len() <= LISTED || i < ENDS || i + ENDS >= list.len() || i == slowest || i == fullest;
     let mut out = Vec::new();
-    for (i, (first, last, row, ..)) in list.iter().enumerate() {
+    for (i, row) in list.iter().enumerate() {
         if shown(i) {
+            let Alike { first, last, cells, .. } = row;
             let stage = if first == last { first.to_string() } else { format!("{first}-{last}") };
-            out.push(Some(std::iter::once(stage).chain(row.iter().cloned()).collect()));
+            out.push(Some(std::iter::once(stage).chain(cells.iter().cloned()).collect()));
         } else if out.last().is_some_and(Option::is_some) {
             out.push(None);
         }

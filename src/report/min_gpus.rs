@@ -1,7 +1,7 @@
 //! How many devices it takes.
 
 use super::number::gigabytes;
-use super::plan::{notes, question};
+use super::plan::{notes, question_on};
 use super::table::paragraph;
 use super::{Align, Style, Table, grouped, layers, percent, seconds, shape};
 use crate::plan::Spine;
@@ -16,7 +16,7 @@ const LISTED: usize = 4;
 pub fn min_gpus(found: &MinGpus, inputs: &Inputs, style: Style) -> String {
     let spine = Spine::new(&inputs.model, &inputs.job);
     let device = inputs.cluster.pools.first().map_or("", |p| p.device.name.as_str());
-    let mut out = paragraph("", &question(inputs));
+    let mut out = paragraph("", &question_on(inputs, device));
     let nodes = |c: &Count| format!("{} node{}", grouped(c.nodes as f64), if c.nodes == 1 { "" } else { "s" });
     let say = |c: &Count| format!("{} {device} ({})", style.title(&grouped(c.devices as f64)), nodes(c));
     let _ = writeln!(out, "\n{} {}", style.title("Smallest that trains:"), say(&found.smallest));
@@ -67,7 +67,7 @@ pub fn min_gpus(found: &MinGpus, inputs: &Inputs, style: Style) -> String {
             percent(rate(c) / best),
             gigabytes(c.estimate.peak_memory_bytes),
             percent(free),
-            format!("{} · {}", shape.line(), shape.batches()),
+            format!("{}, {}", shape.line(), shape.batches()),
         ]);
     }
     out.push_str(&table.render(style));
@@ -78,7 +78,7 @@ pub fn min_gpus(found: &MinGpus, inputs: &Inputs, style: Style) -> String {
     for (title, c) in plans {
         let _ = writeln!(out, "\n{}", style.title(&format!("{title}: {} devices", grouped(c.devices as f64))));
         let shape = shape(&c.plan, &spine, &inputs.job);
-        let _ = writeln!(out, "  {} · {} per rank", shape.line(), shape.batches());
+        out.push_str(&paragraph("  ", &format!("{}, {} per rank", shape.line(), shape.batches())));
         out.push_str(&layers::stages(&c.plan, &spine, style));
     }
     notes(&mut out, &found.notes, style);

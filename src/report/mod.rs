@@ -11,6 +11,7 @@ mod model;
 mod number;
 mod plan;
 mod refusal;
+mod schedule;
 mod style;
 mod table;
 
@@ -22,6 +23,7 @@ pub use model::model;
 pub use number::{grouped, percent, seconds, short_count};
 pub use plan::plan;
 pub use refusal::infeasible;
+pub use schedule::schedule;
 pub use style::Style;
 pub use table::{Align, Table};
 

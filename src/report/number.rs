@@ -19,7 +19,10 @@ pub fn grouped(n: f64) -> String {
 /// A fraction as a percentage with one decimal, two below one percent.
 pub fn percent(fraction: f64) -> String {
     let p = 100.0 * fraction;
-    if p != 0.0 && p.abs() < 1.0 { format!("{p:.2} %") } else { format!("{p:.1} %") }
+    if p.abs() < 0.005 {
+        return "0.0 %".to_owned();
+    }
+    if p.abs() < 1.0 { format!("{p:.2} %") } else { format!("{p:.1} %") }
 }
 
 /// Seconds without a prefix, for columns that are compared: four significant digits, at least milliseconds.

@@ -16,9 +16,13 @@ const LISTED_DEVICES: u64 = 16;
 
 /// What was asked, in one line.
 pub(super) fn question(inputs: &Inputs) -> String {
+    let pools = inputs.cluster.pools.iter().map(|p| format!("{} {}", grouped(p.devices as f64), p.device.name));
+    question_on(inputs, &pools.collect::<Vec<_>>().join(" + "))
+}
+
+/// What was asked, on these devices.
+pub(super) fn question_on(inputs: &Inputs, devices: &str) -> String {
     let (model, job) = (&inputs.model, &inputs.job);
-    let pools: Vec<String> =
-        inputs.cluster.pools.iter().map(|p| format!("{} {}", grouped(p.devices as f64), p.device.name)).collect();
     let total = model.parameters_total() as f64;
     let active = model.parameters_active() as f64;
     let size = if active < total {
@@ -27,9 +31,8 @@ pub(super) fn question(inputs: &Inputs) -> String {
         format!("{} parameters", short_count(total))
     };
     format!(
-        "{} ({size}) on {}, global batch {}, sequence {}, {}",
+        "{} ({size}) on {devices}, global batch {}, sequence {}, {}",
         model.name,
-        pools.join(" + "),
         grouped(job.global_batch as f64),
         grouped(job.sequence as f64),
         job.precision
@@ -74,7 +77,7 @@ pub(super) fn headline(estimate: &Estimate, inputs: &Inputs, style: Style) -> St
 /// A plan and its price under a title.
 pub(super) fn priced(plan: &Plan, estimate: &Estimate, inputs: &Inputs, spine: &Spine, style: Style) -> String {
     let shape = shape(plan, spine, &inputs.job);
-    let mut out = format!("  {} · {} per rank\n", shape.line(), shape.batches());
+    let mut out = paragraph("  ", &format!("{}, {} per rank", shape.line(), shape.batches()));
     out.push_str(&headline(estimate, inputs, style));
     out.push('\n');
     out.push_str(&layers::stages(plan, spine, style));
@@ -132,7 +135,7 @@ fn uniform(answer: &Answer, inputs: &Inputs, spine: &Spine, style: Style) -> Str
         return out;
     }
     let shape = shape(&u.plan, spine, &inputs.job);
-    let _ = writeln!(out, "  {} · {} per rank", shape.line(), shape.batches());
+    out.push_str(&paragraph("  ", &format!("{}, {} per rank", shape.line(), shape.batches())));
     let _ = writeln!(
         out,
         "  {} s per iteration, {} tokens/s per device, {} GB",
@@ -159,23 +162,23 @@ fn alternatives(answer: &Answer, inputs: &Inputs, spine: &Spine, style: Style) -
         return String::new();
     }
     let mut out = format!("\n{}\n", style.title("Alternatives"));
-    let mut table =
-        Table::new(&[("", Align::Right), ("slower", Align::Right), ("GB", Align::Right), ("plan", Align::Left)]);
+    let mut table = Table::new(&[
+        ("", Align::Right),
+        ("slower", Align::Right),
+        ("GB", Align::Right),
+        ("", Align::Left),
+        ("plan", Align::Left),
+    ]);
     for (i, a) in answer.alternatives.iter().enumerate() {
         let shape = shape(&a.plan, spine, &inputs.job);
-        let kind = match (a.near_tie, a.uniform) {
-            (true, true) => " (near-tie, uniform)",
-            (true, false) => " (near-tie)",
-            (false, true) => " (uniform)",
-            (false, false) => "",
-        };
         table.row([
             format!("{}.", i + 2),
             percent(a.slower),
             gigabytes(a.estimate.peak_memory_bytes),
-            format!("{} · {}{kind}", shape.line(), shape.batches()),
+            if a.near_tie { "near-tie".into() } else { String::new() },
+            format!("{}, {}", shape.line(), shape.batches()),
         ]);
-        table.row([String::new(), String::new(), String::new(), a.gives_up.clone()]);
+        table.row([String::new(), String::new(), String::new(), String::new(), a.gives_up.clone()]);
     }
     out.push_str(&table.render(style));
     if answer.alternatives.iter().any(|a| a.near_tie) {

@@ -6,6 +6,7 @@ pub mod auto;
 pub mod backend;
 pub mod budget;
 pub mod checkpoint;
+pub mod climb;
 pub mod decompose;
 mod dispatch;
 pub mod evaluator;

@@ -130,9 +130,8 @@ fn verify(change: &str, inputs: &Inputs) -> Option<Fix> {
         return first;
     }
     let search = SearchOptions { target_gap: Some(QUICK_GAP), top: 1, ..inputs.search.clone() };
-    plan(&Inputs { search, ..inputs.clone() }, Watch { quick: true, ..Watch::default() })
-        .ok()
-        .map(|answer| fix(&answer.estimate))
+    let watch = Watch { quick: true, ..Watch::default() };
+    plan(&Inputs { search, ..inputs.clone() }, watch).ok().map(|answer| fix(&answer.estimate))
 }
 
 /// Gap at which a verifying plan is good enough.

@@ -109,6 +109,11 @@ fn link(space: &LayerwiseSpace, plan: &Plan, group: Group) -> Option<String> {
     Some(format!("`{}` ({} per device)", level.name, level.per_device))
 }
 
+/// `1 chunk`, `2 chunks`.
+fn count(n: u64, one: &str, more: &str) -> String {
+    format!("{n} {one}{}", if n == 1 { "" } else { more })
+}
+
 /// One line per dimension.
 pub fn reasons(inputs: &Inputs, space: &LayerwiseSpace, plan: &Plan, estimate: &Estimate) -> Vec<Reason> {
     let s = commonest(space, plan);
@@ -186,6 +191,7 @@ pub fn reasons(inputs: &Inputs, space: &LayerwiseSpace, plan: &Plan, estimate: &
             ]),
         });
     }
+    let batches = count(plan.micro_batches, "micro-batch", "es");
     let crossing = |p: &Plan| -> Option<String> {
         if p.pipeline == 1 {
             return None;
@@ -197,18 +203,18 @@ pub fn reasons(inputs: &Inputs, space: &LayerwiseSpace, plan: &Plan, estimate: &
         reason: match crossing(plan) {
             None => format!("PP1: one stage of {n} devices holds the model, no bubble"),
             Some(on) => format!(
-                "PP{} crosses {on} with one boundary tensor per micro-batch and pass; bubble {:.2} % with {} micro-batches and {} chunks per stage",
+                "PP{} crosses {on} with one boundary tensor per micro-batch and pass; bubble {:.2} % with {} and {} per stage",
                 plan.pipeline,
                 100.0 * estimate.bubble,
-                plan.micro_batches,
-                plan.chunks_per_stage
+                batches,
+                count(u64::from(plan.chunks_per_stage), "chunk", "s")
             ),
         },
     });
     reasons.push(Reason {
         dimension: "zero",
         reason: say(vec![
-            Some(format!("ZeRO-{} over {} data-parallel ranks", s.zero, n / u64::from(s.tp))),
+            Some(format!("ZeRO-{} over the {} ranks that hold the same weights", s.zero, n / u64::from(s.tp))),
             (s.zero > 0)
                 .then(|| try_change(&|x| x.zero = x.zero.saturating_sub(1)))
                 .flatten()
@@ -244,11 +250,11 @@ pub fn reasons(inputs: &Inputs, space: &LayerwiseSpace, plan: &Plan, estimate: &
     reasons.push(Reason {
         dimension: "micro_batch",
         reason: say(vec![
-            Some(format!("{samples} sequences per rank and micro-batch, {} micro-batches", plan.micro_batches)),
+            Some(format!("{} per rank and micro-batch, {}", count(samples, "sequence", "s"), batches)),
             (plan.micro_batches % 2 == 0)
                 .then(|| verdict(estimate, space, Some(regrouped(plan.micro_batches / 2))))
                 .flatten()
-                .map(|v| format!("{} micro-batches: {v}", plan.micro_batches / 2)),
+                .map(|v| format!("{}: {v}", count(plan.micro_batches / 2, "micro-batch", "es"))),
         ]),
     });
     reasons

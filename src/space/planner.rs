@@ -16,6 +16,7 @@ use crate::plan::{LayerStrategy, PartClass, PartKind, Plan, Recompute, Spine};
 use crate::question::{Dim, SearchOptions};
 use crate::search::backend::Backend;
 use crate::search::budget::{Budget, Interrupt, Stop};
+use crate::search::checkpoint::Checkpointing;
 use crate::search::exact::ExactSettings;
 use crate::search::exact::backend::Exact;
 use crate::search::outcome::{Observer, Outcome};
@@ -47,6 +48,8 @@ pub struct Watch<'w> {
     pub observer: Option<&'w mut dyn Observer>,
     /// Say only that nothing fits, not what would.
     pub quick: bool,
+    /// Where the search saves itself, and whether it goes on from there.
+    pub checkpoint: Option<Checkpointing>,
 }
 
 /// Why there is no answer.
@@ -69,7 +72,11 @@ pub enum PlanError {
 /// Gap at which `auto` is content.
 pub const DEFAULT_GAP: f64 = 0.01;
 /// Simulations of `auto`, which its portfolio uses where exact search leaves a gap.
-pub const AUTO_EVALUATIONS: u64 = 2_000;
+pub const AUTO_EVALUATIONS: u64 = 500;
+/// Plans that exact search has priced, seeds and finalists.
+const PRICED: u64 = 64;
+/// Longer models are left to exact search: growing and breeding paths gains nothing on it there (measured, 2026-11).
+const AUTO_PARTS: usize = 128;
 /// Evaluations of the other backends, by the closed form.
 pub const DEFAULT_EVALUATIONS: u64 = 20_000;
 /// Steps of exact search in `auto` (label extensions and dominance tests).
@@ -155,7 +162,7 @@ fn answer(
     if space.tasks.is_empty() {
         return Err(diagnose::no_task(inputs).into());
     }
-    let Watch { interrupt, observer, quick } = watch;
+    let Watch { interrupt, observer, quick, checkpoint } = watch;
     let deadline = inputs.search.max_time.map(|t| started + Duration::from_secs_f64(t.get()));
     let stop = || interrupt.is_raised() || deadline.is_some_and(|d| Instant::now() >= d);
     let first = uniform::probe(&space);
@@ -173,14 +180,17 @@ fn answer(
         let seeds = uniform::seeds(&space, &uniform);
         space.set_seeds(seeds);
     }
-    let outcome = search(inputs, &space, backend, &uniform, interrupt.clone(), observer, started)?;
-    let Some(best) = outcome.best.as_ref().filter(|b| b.score.is_feasible()) else {
+    let outcome = search(inputs, &space, backend, &uniform, (interrupt.clone(), observer, checkpoint), started)?;
+    // A search that was stopped before it had a plan leaves the best uniform one.
+    let found = outcome.best.as_ref().filter(|b| b.score.is_feasible()).map(|b| b.solution.clone());
+    let found = found.or_else(|| uniform.iter().find_map(|u| Some(u.choice(&space)?.0)));
+    let Some(best) = found else {
         if matches!(outcome.stop, Stop::Interrupted | Stop::Deadline | Stop::Evaluations | Stop::Stalled) {
             return Err(PlanError::NoPlan(outcome.stop));
         }
         return Err(PlanError::Infeasible(Box::new(diagnose::infeasible(inputs, &space, !quick))));
     };
-    compose(inputs, &space, &outcome, &best.solution, &uniform, Timing { started, first_plan_s, backend })
+    compose(inputs, &space, &outcome, &best, &uniform, Timing { started, first_plan_s, backend })
 }
 
 struct Timing<'b> {
@@ -189,14 +199,14 @@ struct Timing<'b> {
     backend: &'b str,
 }
 
-#[allow(clippy::too_many_arguments)]
+type Watched<'w> = (Interrupt, Option<&'w mut dyn Observer>, Option<Checkpointing>);
+
 fn search(
     inputs: &Inputs,
     space: &LayerwiseSpace<'_>,
     backend: &str,
     uniform: &[Uniform],
-    interrupt: Interrupt,
-    observer: Option<&mut dyn Observer>,
+    (interrupt, observer, checkpoint): Watched<'_>,
     started: Instant,
 ) -> Result<Outcome<Choice>, PlanError> {
     let options = &inputs.search;
@@ -204,7 +214,8 @@ fn search(
     let budget = Budget {
         max_evaluations: options.max_evals.or(match backend {
             "exact" => None,
-            "auto" => Some(AUTO_EVALUATIONS),
+            "auto" if space.estimator.spine.parts.len() <= AUTO_PARTS => Some(AUTO_EVALUATIONS),
+            "auto" => Some(PRICED),
             _ => Some(DEFAULT_EVALUATIONS),
         }),
         max_time: options.max_time.map(|t| Duration::from_secs_f64(t.get()).saturating_sub(started.elapsed())),
@@ -222,8 +233,14 @@ fn search(
         "exact" | "auto" => uniform.iter().filter_map(|u| Some(u.choice(space)?.0)).collect(),
         _ => Vec::new(),
     };
-    let request =
-        Request { fidelity: Fidelity::Fast, seeds, interrupt, observer, ..Request::new(options.seed, budget) };
+    let request = Request {
+        fidelity: Fidelity::Fast,
+        seeds,
+        interrupt,
+        observer,
+        checkpoint,
+        ..Request::new(options.seed, budget)
+    };
     solve(space, backend.as_ref(), request)
         .map_err(|e| PlanError::Input(InputError::new(Kind::Unreadable).at("checkpoint").help(e.to_string())))
 }
@@ -257,7 +274,7 @@ fn compose(
     Ok(Answer {
         reasons: explain::reasons(inputs, space, &plan, &estimate),
         placement: explain::placement(space, &plan, LISTED_DEVICES),
-        notes: notes(inputs, &estimate),
+        notes: notes(inputs, &estimate, outcome.checkpoint_error.as_deref()),
         fits: estimate.fits,
         uniform: best_uniform,
         layerwise_gain: gain.map(|g| g.max(0.0)),
@@ -324,6 +341,7 @@ fn alternatives(
         }
         shapes.push(shape);
         let slower = price.iteration_time_s / estimate.iteration_time_s - 1.0;
+        let uniform = uniform || plan.uniform(space.estimator.spine).is_some();
         let gives_up = explain::difference(estimate, &price);
         list.push(Alternative { plan, estimate: price, uniform, slower, near_tie: slower.abs() <= NEAR_TIE, gives_up });
     }
@@ -332,8 +350,9 @@ fn alternatives(
     Ok(list)
 }
 
-fn notes(inputs: &Inputs, estimate: &Estimate) -> Vec<String> {
+fn notes(inputs: &Inputs, estimate: &Estimate, unsaved: Option<&str>) -> Vec<String> {
     let mut notes = inputs.model.notes.clone();
+    notes.extend(unsaved.map(|why| format!("the search could not save itself: {why}")));
     let vision = inputs.model.towers.iter().any(|t| t.stream == Stream::Vision);
     if vision && inputs.job.vision_tokens.is_none() {
         let tokens = crate::plan::spine::DEFAULT_VISION_TOKENS;

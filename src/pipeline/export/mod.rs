@@ -2,8 +2,10 @@
 
 pub mod chrome;
 pub mod grid;
+pub mod megatron_layout;
 pub mod svg;
 pub mod torch_csv;
+pub mod zb_runtime;
 
 #[cfg(test)]
 mod tests;

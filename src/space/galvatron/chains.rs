@@ -134,6 +134,12 @@ impl GalvatronSpace {
         Solution { task, embedding, stages }
     }
 
+    /// The formula's value of a chain's solution, which its fold may lie below.
+    fn pair_value(&self, pair: usize, x: &ChainSolution) -> f64 {
+        let worth = self.worth(&self.pair_solution(pair, x));
+        if worth.excess > 0.0 { f64::INFINITY } else { worth.objective_s.max(x.objective) }
+    }
+
     fn chain_solution(&self, x: &Solution, objective: f64) -> ChainSolution {
         let mut options = Vec::new();
         let mut segments = Vec::with_capacity(x.stages.len());
@@ -168,6 +174,14 @@ impl Decompose for GalvatronSpace {
         self.pair_solution(pair, solution)
     }
 
+    fn value(&self, pair: usize, solution: &ChainSolution) -> f64 {
+        match &self.answer().best {
+            // The very number that the bounds are compared with, not one that differs from it in the last digit.
+            Some((best, objective)) if self.pair_solution(pair, solution) == *best => *objective,
+            _ => self.pair_value(pair, solution),
+        }
+    }
+
     fn seeds(&self) -> Vec<(usize, ChainSolution)> {
         let Some((x, objective)) = &self.answer().best else { return Vec::new() };
         let Some(pair) = self.pairs().iter().position(|p| *p == (x.task, x.embedding)) else { return Vec::new() };
@@ -200,5 +214,9 @@ impl Decompose for Plain<'_> {
 
     fn assemble(&self, pair: usize, solution: &ChainSolution) -> Solution {
         self.0.pair_solution(pair, solution)
+    }
+
+    fn value(&self, pair: usize, solution: &ChainSolution) -> f64 {
+        self.0.pair_value(pair, solution)
     }
 }

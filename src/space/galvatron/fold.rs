@@ -95,9 +95,9 @@ impl Combine for PipelineFold {
         cost[0]
     }
 
-    fn push_relaxed(&self, state: &Fold, segment: usize, primary: f64, _floor: &Cost) -> Fold {
+    fn push_relaxed(&self, state: &Fold, segment: usize, primary: f64, floor: &Cost) -> Fold {
         let mut cost = [0.0; crate::search::decompose::COSTS];
-        cost[0] = primary;
+        (cost[0], cost[1]) = (primary.max(floor[0]), floor[1]);
         self.push(state, segment, &cost)
     }
 

@@ -1,0 +1,108 @@
+//! `espalier export`: a schedule file in the form of another tool.
+
+use super::output::{Output, say};
+use super::{ANSWERED, Ended, Failure, input};
+use crate::error::{InputError, Kind};
+use crate::pipeline::Run;
+use crate::pipeline::export::{chrome, grid, megatron_layout, svg, torch_csv, zb_runtime};
+use crate::pipeline::simulate;
+use crate::plan::file;
+use crate::space::schedule::file::ScheduleFile;
+use clap::ValueEnum;
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Arguments of `export`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Schedule file: what `espalier schedule --json` prints or `-o` writes (`-` for standard input)
+    #[arg(value_name = "SCHEDULE")]
+    file: PathBuf,
+    /// Form to write
+    #[arg(long, value_enum, value_name = "TARGET")]
+    to: Target,
+    /// Layers of the model, for `megatron-layout`
+    #[arg(long, value_name = "N")]
+    layers: Option<usize>,
+    /// Microseconds of one unit of time, for `perfetto`
+    #[arg(long, value_name = "US", default_value_t = 1000.0)]
+    unit_us: f64,
+    /// Pixels of the picture, for `svg`
+    #[arg(long, value_name = "PX", default_value_t = 1600.0)]
+    width: f64,
+    /// Write here instead of to standard output
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Target {
+    /// compute_only CSV of torch.distributed.pipelining
+    TorchCsv,
+    /// Trace for ui.perfetto.dev and chrome://tracing
+    Perfetto,
+    /// Gantt chart
+    Svg,
+    /// Text, a line per device
+    Grid,
+    /// Nodes of the zero-bubble runtime, JSON
+    ZbRuntime,
+    /// Flags of Megatron-Core
+    MegatronLayout,
+}
+
+/// Runs it.
+pub(super) fn run(args: &Args, output: &Output) -> Ended {
+    for (flag, value) in [("--unit-us", args.unit_us), ("--width", args.width)] {
+        if !(value.is_finite() && value > 0.0 && value <= 1e9) {
+            let error = InputError::new(Kind::InvalidValue).at(flag).found(value);
+            return Err(error.expected("a number above zero").into());
+        }
+    }
+    if let Some(path) = &args.output {
+        file::can_save(path)?;
+    }
+    let read = ScheduleFile::parse(&input::text(&args.file)?, &args.file.display().to_string())?;
+    let costs = read.costs();
+    let run = simulate(&read.schedule, &costs).map_err(|e| InputError::new(Kind::InvalidValue).help(e))?;
+    let text = text(args, &read, &costs, &run)?;
+    if let Some(path) = &args.output {
+        std::fs::write(path, &text).map_err(|e| InputError::new(Kind::Unwritable).in_file(path.display()).help(e))?;
+        say(&format!("written to {}", path.display()));
+    }
+    let target = args.to.to_possible_value().map(|value| value.get_name().to_owned());
+    let mut document = json!({ "schema": "espalier/export/1", "to": target, "text": text });
+    if args.to == Target::TorchCsv {
+        // torch needs the map beside the CSV: its own guess is the loop.
+        document["device_of_stage"] = json!(read.schedule.placement.device_of());
+    }
+    if args.output.is_none() || output.json {
+        output.answer(&document, |_| text.clone())?;
+    }
+    if args.to == Target::TorchCsv && !output.json {
+        let map: Vec<String> = read.schedule.placement.device_of().iter().map(u32::to_string).collect();
+        say(&format!("stage to rank: {}", map.join(",")));
+    }
+    Ok(ANSWERED)
+}
+
+fn text(args: &Args, read: &ScheduleFile, costs: &crate::pipeline::Costs, run: &Run) -> Result<String, Failure> {
+    let schedule = &read.schedule;
+    let illegal = |why: String| Failure::Illegal(InputError::new(Kind::Unsupported).at("--to").help(why));
+    Ok(match args.to {
+        Target::TorchCsv => torch_csv::write(schedule).map_err(|e| illegal(e.to_string()))?,
+        Target::Perfetto => format!("{}\n", chrome::trace(schedule, costs, run, args.unit_us)),
+        Target::Svg => svg::gantt(schedule, costs, run, args.width),
+        Target::Grid => grid::grid(run),
+        Target::ZbRuntime => {
+            format!("{}\n", zb_runtime::nodes(schedule, run).map_err(|e| illegal(e.to_string()))?)
+        }
+        Target::MegatronLayout => {
+            let Some(layers) = args.layers else {
+                let error = InputError::new(Kind::MissingField).at("--layers").expected("the layers of the model");
+                return Err(error.help("the layout string says which layers a stage has").into());
+            };
+            megatron_layout::flags(schedule, layers).map_err(|e| illegal(e.to_string()))?
+        }
+    })
+}

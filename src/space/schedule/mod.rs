@@ -1,0 +1,20 @@
+//! Schedules as problems of the search engine: which shape, which order.
+//!
+//! Three problems with one kind of solution: [`policy`] (genomes whose size does not depend on the number of
+//! micro-batches), [`order`] (the order itself as a decision tree) and [`polish`] (whole orders improved by walks). A
+//! search starts from every [`known`] schedule that applies, so its answer is never worse than any of them.
+
+pub mod file;
+pub mod judge;
+pub mod known;
+pub mod order;
+pub mod policy;
+pub mod polish;
+pub mod question;
+pub mod shape;
+pub mod solution;
+pub mod solve;
+pub mod walk;
+
+pub use question::{Backwards, Objective, Placements, ScheduleQuestion};
+pub use solve::{ScheduleAnswer, ScheduleOptions, solve};
