@@ -72,15 +72,27 @@ struct Search<'s, 'a> {
     sizes: Vec<u32>,
 }
 
+/// Which strategies are tried, by task and class.
+type Tried<'f> = dyn Fn(usize, usize, &LayerStrategy) -> bool + 'f;
+
 /// Enumerates `space`; with `simulate` until the simulated optimum is certain too.
 pub fn enumerate(space: &LayerwiseSpace<'_>, simulate: bool) -> Truth {
+    run(space, simulate, &|_, _, _| true)
+}
+
+/// Enumerates those plans of `space` whose strategies `tried` admits, by their closed form.
+pub fn enumerate_only(space: &LayerwiseSpace<'_>, tried: &Tried<'_>) -> Truth {
+    run(space, false, tried)
+}
+
+fn run(space: &LayerwiseSpace<'_>, simulate: bool, tried: &Tried<'_>) -> Truth {
     let truth = Truth { closed: f64::INFINITY, simulated: f64::INFINITY, plan: None, leaves: 0 };
     let mut search = Search { space, simulate, truth, stages: Vec::new(), picks: Vec::new(), sizes: Vec::new() };
     let mut tasks: Vec<usize> = (0..space.tasks.len()).collect();
     // Tasks that may be good first: what they give rules out more of the others.
     tasks.sort_by(|a, b| space.task_floor(*a).total_cmp(&space.task_floor(*b)));
     for task in tasks {
-        if let Some(frame) = Frame::new(space, task) {
+        if let Some(frame) = Frame::new(space, task, tried) {
             search.stages = vec![Stage::default(); frame.p];
             search.chunk(&frame, 0, 0, 0.0);
         }
@@ -89,18 +101,18 @@ pub fn enumerate(space: &LayerwiseSpace<'_>, simulate: bool) -> Truth {
 }
 
 impl<'t> Frame<'t> {
-    fn new(space: &'t LayerwiseSpace<'_>, task: usize) -> Option<Self> {
+    fn new(space: &'t LayerwiseSpace<'_>, task: usize, tried: &Tried<'_>) -> Option<Self> {
         let estimator = &space.estimator;
         let (key, mesh) = (&space.tasks[task], space.frame(task));
         let mut layouts: Vec<Layout> = Vec::new();
         let mut choices = Vec::new();
-        for class in &estimator.spine.classes {
+        for (index, class) in estimator.spine.classes.iter().enumerate() {
             let experts = Divisors::of(class, estimator.job).experts > 0;
             let mut list: Vec<Choice> = Vec::new();
             strategies::enumerate(class, estimator.job, mesh, &mut |plain, zeros, recomputes| {
                 let all = zeros.iter().flat_map(|z| recomputes.iter().map(move |r| (*z, *r)));
                 for strategy in all.map(|(zero, recompute)| LayerStrategy { zero, recompute, ..plain }) {
-                    if !space.allows(&strategy, class, experts, mesh) {
+                    if !space.allows(&strategy, class, experts, mesh) || !tried(task, index, &strategy) {
                         continue;
                     }
                     let layout = strategy.layout();
