@@ -14,6 +14,7 @@ const SMALL: &str = "(model: \"llama3-8b\", cluster: \"h100x8\", job: (global_ba
 fn named_searches() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("search_configs");
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|e| e == "ron"));
     files.sort();
     files
 }

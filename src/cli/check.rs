@@ -1,23 +1,27 @@
 //! `espalier check`: price a given plan.
 
+use super::galvatron::{self, GalvatronArgs};
 use super::output::Output;
-use super::question::inputs;
-use super::{ANSWERED, DOES_NOT_FIT, Ended, input};
-use crate::cost::CostOptions;
-use crate::plan::file::PlanFile;
+use super::{ANSWERED, DOES_NOT_FIT, Ended, input, plan_file};
+use crate::error::{InputError, Kind};
 use crate::question::Question;
 use crate::report;
 use crate::space::check::{Checked, check};
 use crate::space::planner::PlanError;
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Arguments of `check`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Plan file: what `espalier plan --json` prints or `-o` writes (`-` for standard input)
+    /// Plan file: what `espalier plan --json` prints or `-o` writes (`-` for standard input), or Galvatron's
     #[arg(value_name = "PLAN")]
     file: PathBuf,
+    /// Price a plan of Galvatron: the folder with its profile files
+    #[arg(long, value_name = "DIR", help_heading = "Galvatron")]
+    galvatron: Option<PathBuf>,
+    #[command(flatten)]
+    as_galvatron: GalvatronArgs,
 }
 
 #[derive(Serialize)]
@@ -32,26 +36,23 @@ struct Document<'a> {
 
 /// Runs it.
 pub(super) fn run(args: &Args, output: &Output) -> Ended {
+    if let Some(folder) = &args.galvatron {
+        return galvatron::check_file(&args.as_galvatron, folder, &args.file, output);
+    }
     let name = args.file.display().to_string();
-    let file = PlanFile::parse(&input::text(&args.file)?, &name)?;
-    let folder = args.file.parent().unwrap_or(Path::new("")).to_owned();
-    let question = Question { folder, ..file.question };
-    let cost = match file.cost_options {
-        Some(written) => serde_json::from_value(written).map_err(|e| {
-            let error = crate::error::InputError::new(crate::error::Kind::InvalidValue).at("cost_options");
-            error.expected(e).in_file(&name)
-        })?,
-        None => CostOptions::default(),
-    };
-    let inputs =
-        inputs(&question, cost).map_err(|e| if e.file.is_some() { e } else { e.inside("question").in_file(&name) })?;
+    let text = input::text(&args.file)?;
+    if galvatron::is_plan(&text) {
+        let error = InputError::new(Kind::MissingField).at("--galvatron").in_file(&name);
+        return Err(error.expected("the folder with the profiles that price a plan of Galvatron").into());
+    }
+    let (file, inputs) = plan_file::parse(&text, &args.file)?;
     let checked = check(&inputs, &file.plan).map_err(|e| match e {
         PlanError::Input(e) => PlanError::Input(e.in_file(&name)),
         other => other,
     })?;
     let document = serde_json::to_value(Document {
         schema: "espalier/check/1",
-        question: &question,
+        question: &file.question,
         checked: &checked,
         legal: None,
         broken_rules: [],

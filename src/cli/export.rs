@@ -1,7 +1,7 @@
-//! `espalier export`: a schedule file in the form of another tool.
+//! `espalier export`: a schedule file or a plan in the form of another tool.
 
 use super::output::{Output, say};
-use super::{ANSWERED, Ended, Failure, input};
+use super::{ANSWERED, Ended, Failure, galvatron, input};
 use crate::error::{InputError, Kind};
 use crate::pipeline::Run;
 use crate::pipeline::export::{chrome, grid, megatron_layout, svg, torch_csv, zb_runtime};
@@ -15,8 +15,8 @@ use std::path::PathBuf;
 /// Arguments of `export`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Schedule file: what `espalier schedule --json` prints or `-o` writes (`-` for standard input)
-    #[arg(value_name = "SCHEDULE")]
+    /// What `espalier schedule` or, for `galvatron`, `espalier plan --galvatron` writes (`-` for standard input)
+    #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Form to write
     #[arg(long, value_enum, value_name = "TARGET")]
@@ -49,6 +49,8 @@ enum Target {
     ZbRuntime,
     /// Flags of Megatron-Core
     MegatronLayout,
+    /// Plan that Galvatron's trainer reads
+    Galvatron,
 }
 
 /// Runs it.
@@ -62,28 +64,39 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
     if let Some(path) = &args.output {
         file::can_save(path)?;
     }
-    let read = ScheduleFile::parse(&input::text(&args.file)?, &args.file.display().to_string())?;
-    let costs = read.costs();
-    let run = simulate(&read.schedule, &costs).map_err(|e| InputError::new(Kind::InvalidValue).help(e))?;
-    let text = text(args, &read, &costs, &run)?;
+    let given = input::text(&args.file)?;
+    let (text, device_of_stage) = match args.to {
+        Target::Galvatron => (galvatron::export(&args.file, &given)?, None),
+        _ => schedule(args, &given)?,
+    };
     if let Some(path) = &args.output {
         std::fs::write(path, &text).map_err(|e| InputError::new(Kind::Unwritable).in_file(path.display()).help(e))?;
         say(&format!("written to {}", path.display()));
     }
     let target = args.to.to_possible_value().map(|value| value.get_name().to_owned());
     let mut document = json!({ "schema": "espalier/export/1", "to": target, "text": text });
-    if args.to == Target::TorchCsv {
-        // torch needs the map beside the CSV: its own guess is the loop.
-        document["device_of_stage"] = json!(read.schedule.placement.device_of());
+    if let Some(map) = &device_of_stage {
+        document["device_of_stage"] = json!(map);
     }
     if args.output.is_none() || output.json {
         output.answer(&document, |_| text.clone())?;
     }
-    if args.to == Target::TorchCsv && !output.json {
-        let map: Vec<String> = read.schedule.placement.device_of().iter().map(u32::to_string).collect();
+    if let Some(map) = device_of_stage.filter(|_| !output.json) {
+        let map: Vec<String> = map.iter().map(u32::to_string).collect();
         say(&format!("stage to rank: {}", map.join(",")));
     }
     Ok(ANSWERED)
+}
+
+/// A schedule in another form, and the device of each stage where the form does not say it.
+fn schedule(args: &Args, given: &str) -> Result<(String, Option<Vec<u32>>), Failure> {
+    let read = ScheduleFile::parse(given, &args.file.display().to_string())?;
+    // What exceeds memory can still be drawn.
+    let costs = crate::pipeline::Costs { limit: None, ..read.costs.clone() };
+    let run = simulate(&read.schedule, &costs).map_err(|e| InputError::new(Kind::InvalidValue).help(e))?;
+    // torch needs the map beside the CSV: its own guess is the loop.
+    let map = (args.to == Target::TorchCsv).then(|| read.schedule.placement.device_of().to_vec());
+    Ok((text(args, &read, &costs, &run)?, map))
 }
 
 fn text(args: &Args, read: &ScheduleFile, costs: &crate::pipeline::Costs, run: &Run) -> Result<String, Failure> {
@@ -104,5 +117,6 @@ fn text(args: &Args, read: &ScheduleFile, costs: &crate::pipeline::Costs, run: &
             };
             megatron_layout::flags(schedule, layers).map_err(|e| illegal(e.to_string()))?
         }
+        Target::Galvatron => return Err(illegal("a schedule is no plan".to_owned())),
     })
 }

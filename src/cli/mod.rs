@@ -6,11 +6,13 @@
 mod check;
 mod export;
 mod failure;
+mod galvatron;
 mod input;
 mod min_gpus;
 mod model;
 mod output;
 mod plan;
+mod plan_file;
 mod progress;
 mod question;
 mod schedule;
@@ -56,17 +58,17 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Search for the plan that trains fastest and fits
-    Plan(plan::Args),
+    Plan(Box<plan::Args>),
     /// Price a given plan, without a search
-    Check(check::Args),
+    Check(Box<check::Args>),
     /// Show what a model is: layer classes, parameters, FLOPs, memory
-    Model(model::Args),
+    Model(Box<model::Args>),
     /// Find the smallest number of devices on which a model trains, and the smallest that makes sense
-    MinGpus(min_gpus::Args),
+    MinGpus(Box<min_gpus::Args>),
     /// Search for a pipeline schedule, or judge a given one
     Schedule(Box<schedule::Args>),
-    /// Write a schedule for another tool
-    Export(export::Args),
+    /// Write a schedule or a plan for another tool
+    Export(Box<export::Args>),
 }
 
 /// Reads the arguments of the process, does what they ask, and says how it ended.
@@ -79,7 +81,7 @@ pub fn main() -> ExitCode {
     };
     let output = Output::new(cli.json, cli.color);
     let done = catch_unwind(AssertUnwindSafe(|| match cli.command {
-        Command::Plan(args) => plan::run(args, &output),
+        Command::Plan(args) => plan::run(*args, &output),
         Command::Check(args) => check::run(&args, &output),
         Command::Model(args) => model::run(&args, &output),
         Command::MinGpus(args) => min_gpus::run(&args, &output),

@@ -1,5 +1,6 @@
 //! `espalier plan`: search for a plan.
 
+use super::galvatron::{self, GalvatronArgs};
 use super::output::{Output, say};
 use super::progress::{Bar, interrupt};
 use super::question::QuestionArgs;
@@ -23,6 +24,16 @@ pub(super) struct Args {
     question: QuestionArgs,
     #[command(flatten)]
     search: SearchArgs,
+    /// Plan in Galvatron's terms: a folder with its profile files, and its arguments in case.json or by --set
+    #[arg(
+        long,
+        value_name = "DIR",
+        help_heading = "Galvatron",
+        conflicts_with_all = ["QuestionArgs", "top", "fix", "forbid", "checkpoint", "resume"]
+    )]
+    galvatron: Option<PathBuf>,
+    #[command(flatten)]
+    as_galvatron: GalvatronArgs,
     /// Write the plan file here; `espalier check` reads it
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
@@ -50,6 +61,9 @@ struct Document<'a> {
 
 /// Runs it.
 pub(super) fn run(args: Args, output: &Output) -> Ended {
+    if let Some(folder) = &args.galvatron {
+        return galvatron::plan(&args.as_galvatron, folder, &args.search, args.output.as_deref(), output);
+    }
     let mut question = args.question.question()?;
     args.search.change(&mut question.search);
     let inputs = args.question.inputs(&question)?;

@@ -3,18 +3,23 @@
 use super::failure::Failure;
 use super::output::{Output, say};
 use super::progress::{Bar, interrupt};
-use super::{ANSWERED, DOES_NOT_FIT, Ended, INTERRUPTED, input, values};
+use super::{ANSWERED, DOES_NOT_FIT, Ended, INTERRUPTED, input, plan_file, values};
 use crate::error::{InputError, Kind};
 use crate::pipeline::dsl::{self, Script};
 use crate::pipeline::export::torch_csv;
-use crate::pipeline::{PipelineError, Schedule, validate};
+use crate::pipeline::{Costs, PipelineError, Schedule, validate};
 use crate::plan::file;
 use crate::report;
 use crate::search::budget::Stop;
-use crate::space::schedule::file::{ScheduleFile, document};
+use crate::space::planner::PlanError;
+use crate::space::schedule::file::{ScheduleFile, costs as costs_of, document};
 use crate::space::schedule::judge::{Judged, judge, judge_given};
+use crate::space::schedule::of_plan::case_of;
+use crate::space::schedule::shape::Case;
 use crate::space::schedule::solve::{BACKENDS, ScheduleError};
-use crate::space::schedule::{Backwards, Objective, Placements, ScheduleOptions, ScheduleQuestion, solve};
+use crate::space::schedule::{
+    Backwards, Objective, Placements, ScheduleAnswer, ScheduleOptions, ScheduleQuestion, solve,
+};
 use crate::units::Seconds;
 use clap::ValueEnum;
 use serde_json::{Value, json};
@@ -63,6 +68,9 @@ pub(super) struct Args {
     /// Judge the schedule of a schedule file, under the times written there unless others are given
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
+    /// Search the schedule of a plan: its times, memory and links; its cuts between stages may move
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dsl", "csv", "file", "devices", "micro_batches", "times", "comm", "memory", "chunks", "placement", "backward", "split_penalty"])]
+    plan: Option<PathBuf>,
     /// Write the schedule file here; `espalier export` reads it
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
@@ -175,23 +183,48 @@ impl Args {
     }
 
     /// The given schedule, if one is given, and the question under which it is judged.
-    fn given(&self) -> Result<Option<(Schedule, ScheduleQuestion)>, InputError> {
+    fn given(&self) -> Result<Option<Given>, InputError> {
         let of = |schedule: Schedule| {
             let (p, m) = (schedule.devices(), schedule.microbatches);
             (schedule, ScheduleQuestion { devices: p, micro_batches: m, ..UNIT })
         };
+        if let Some(path) = &self.file {
+            let file = ScheduleFile::parse(&input::text(path)?, &path.display().to_string())?;
+            let Some(question) = file.question else {
+                return self.under_written_costs(file.schedule, file.costs).map(Some);
+            };
+            return self.under(file.schedule, question).map(Some);
+        }
         let (schedule, base) = if let Some(path) = &self.dsl {
             of(self.program(path)?)
         } else if let Some(path) = &self.csv {
             let name = path.display().to_string();
             let read = torch_csv::read(&stem(path), &input::text(path)?);
             of(read.map_err(|e| InputError::new(Kind::InvalidValue).in_file(name).help(e))?.schedule)
-        } else if let Some(path) = &self.file {
-            let file = ScheduleFile::parse(&input::text(path)?, &path.display().to_string())?;
-            (file.schedule, file.question)
         } else {
             return Ok(None);
         };
+        self.under(schedule, base).map(Some)
+    }
+
+    /// Under the costs that its file writes out, which flags cannot change.
+    fn under_written_costs(&self, schedule: Schedule, costs: Costs) -> Result<Given, InputError> {
+        for (flag, given) in [
+            ("--times", self.times.is_some()),
+            ("--comm", self.comm.is_some()),
+            ("--memory", self.memory.is_some()),
+            ("--split-penalty", self.split_penalty.is_some()),
+        ] {
+            if given {
+                let error = InputError::new(Kind::Inconsistent).at(flag);
+                return Err(error.help("the schedule file says the costs of every stage"));
+            }
+        }
+        let objective = self.over(UNIT).objective;
+        Ok(Given { schedule, question: None, costs, objective })
+    }
+
+    fn under(&self, schedule: Schedule, base: ScheduleQuestion) -> Result<Given, InputError> {
         let question = self.over(base);
         for (flag, asked, has) in [
             ("--devices", question.devices, schedule.devices()),
@@ -203,7 +236,8 @@ impl Args {
             }
         }
         question.check().map_err(flagged)?;
-        Ok(Some((schedule, question)))
+        let costs = costs_of(&question, &schedule);
+        Ok(Given { schedule, objective: question.objective, question: Some(question), costs })
     }
 
     fn program(&self, path: &Path) -> Result<Schedule, InputError> {
@@ -222,6 +256,14 @@ impl Args {
         validate(&schedule).map_err(|fault| refuse(fault.to_string()))?;
         Ok(schedule)
     }
+}
+
+/// A schedule to judge.
+struct Given {
+    schedule: Schedule,
+    question: Option<ScheduleQuestion>,
+    costs: Costs,
+    objective: Objective,
 }
 
 /// One unit each.
@@ -255,14 +297,18 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
     if let Some(path) = &args.output {
         file::can_save(path)?;
     }
-    if let Some((schedule, question)) = args.given()? {
-        let (judged, _) = judge_given(&schedule, &question).map_err(|e| input_error(&e))?;
-        let document = whole(&question, &schedule, &judged, Value::Null, json!([]))?;
-        write(args, output, &document)?;
-        output.answer(&document, |style| report::schedule(&schedule, &judged, None, style))?;
+    if let Some(Given { schedule, question, costs, objective }) = args.given()? {
+        let judged = judge_given(&schedule, &costs, objective).map_err(|e| input_error(&e))?;
+        let whole = document(question.as_ref(), &schedule, &costs);
+        let whole = with_judgement(whole, &judged, Value::Null, json!([]))?;
+        write(args, output, &whole)?;
+        output.answer(&whole, |style| report::schedule(&schedule, &judged, None, style))?;
         return Ok(if judged.valid { ANSWERED } else { DOES_NOT_FIT });
     }
-    search(args, output)
+    match &args.plan {
+        Some(path) => search_for_plan(args, path, output),
+        None => search(args, output),
+    }
 }
 
 fn search(args: &Args, output: &Output) -> Ended {
@@ -277,6 +323,56 @@ fn search(args: &Args, output: &Output) -> Ended {
     if let Some(memory) = question.memory.filter(|memory| *memory < ScheduleQuestion::LEAST_MEMORY) {
         return Err(Failure::DoesNotFit(too_small(memory)));
     }
+    let answer = solve_case(args, case, question.memory)?;
+    let costs = &answer.case.shapes[answer.shape].costs;
+    let judged = judge(&answer.schedule, costs, question.objective, answer.bound)
+        .map_err(|e| Failure::Internal(e.to_string()))?;
+    let whole = told(document(Some(&question), &answer.schedule, costs), &judged, &answer)?;
+    write(args, output, &whole)?;
+    output.answer(&whole, |style| report::schedule(&answer.schedule, &judged, Some(&answer), style))?;
+    Ok(ended(&answer))
+}
+
+/// The schedule of a plan: true times, memory and links, and cuts that may move.
+fn search_for_plan(args: &Args, path: &Path, output: &Output) -> Ended {
+    let name = path.display().to_string();
+    let (file, inputs) = plan_file::read(path)?;
+    let objective = args.over(UNIT).objective;
+    let of_plan = case_of(&inputs, &file.plan, objective).map_err(|e| match e {
+        PlanError::Input(e) => Failure::Input(e.in_file(&name)),
+        other => other.into(),
+    })?;
+    let answer = solve_case(args, of_plan.case.clone(), None)?;
+    // Shapes that no schedule fits are left out of the answer's.
+    let wanted = &answer.case.shapes[answer.shape];
+    let number = of_plan.case.shapes.iter().position(|s| s.placement == wanted.placement && s.costs == wanted.costs);
+    let Some(number) = number else { return Err(Failure::Internal("the answer has no shape".to_owned())) };
+    let judged = judge(&answer.schedule, &wanted.costs, objective, answer.bound)
+        .map_err(|e| Failure::Internal(e.to_string()))?;
+    let mut whole = told(document(None, &answer.schedule, &wanted.costs), &judged, &answer)?;
+    let iteration = of_plan.iteration(number, &judged.run);
+    whole["iteration_time_s"] = json!(iteration);
+    whole["planned_iteration_time_s"] = json!(of_plan.planned_s);
+    whole["chunks"] = json!(of_plan.chunks[number]);
+    write(args, output, &whole)?;
+    output.answer(&whole, |style| {
+        let parts: Vec<String> = of_plan.chunks[number].iter().map(|chunk| chunk.len().to_string()).collect();
+        format!(
+            "iteration {} s under this schedule, {} s under that of the plan; parts by stage: {}\n{}",
+            report::seconds(iteration),
+            report::seconds(of_plan.planned_s),
+            parts.join(" "),
+            report::schedule(&answer.schedule, &judged, Some(&answer), style)
+        )
+    })?;
+    Ok(ended(&answer))
+}
+
+fn ended(answer: &ScheduleAnswer) -> u8 {
+    if answer.search.stop_reason == Stop::Interrupted { INTERRUPTED } else { ANSWERED }
+}
+
+fn solve_case(args: &Args, case: Case, memory: Option<f64>) -> Result<ScheduleAnswer, Failure> {
     if let Some(n) = args.threads {
         super::search::threads(&crate::question::SearchOptions { threads: Some(n), ..Default::default() })?;
     }
@@ -289,26 +385,30 @@ fn search(args: &Args, output: &Output) -> Ended {
         known: !args.from_scratch,
     };
     let mut bar = Bar::without_unit("trying known schedules");
-    let answer = solve(case, &options, interrupt(), Some(&mut bar)).map_err(|e| match e {
+    solve(case, &options, interrupt(), Some(&mut bar)).map_err(|e| match e {
         ScheduleError::Input(e) => Failure::Input(e),
-        ScheduleError::None(PipelineError::Memory { .. }) => {
-            Failure::DoesNotFit(too_small(question.memory.unwrap_or_default()))
-        }
+        ScheduleError::None(why @ PipelineError::Memory { .. }) => Failure::DoesNotFit(match memory {
+            Some(memory) => too_small(memory),
+            None => InputError::new(Kind::Unsupported).at("memory").help(why),
+        }),
         ScheduleError::None(e) => Failure::Input(input_error(&e)),
         ScheduleError::Stopped(stop) => Failure::NoPlan(stop),
-    })?;
-    drop(bar);
-    let shape = &answer.case.shapes[answer.shape];
-    let judged = judge(&answer.schedule, &shape.costs, question.objective, answer.bound)
-        .map_err(|e| Failure::Internal(e.to_string()))?;
-    let told = serde_json::to_value(&answer.search).map_err(|e| Failure::Internal(e.to_string()))?;
-    let compared = serde_json::to_value(&answer.compared).map_err(|e| Failure::Internal(e.to_string()))?;
-    let mut document = whole(&question, &answer.schedule, &judged, told, compared)?;
-    document["gain"] = json!(answer.gain);
-    document["shape"] = json!(shape.name());
-    write(args, output, &document)?;
-    output.answer(&document, |style| report::schedule(&answer.schedule, &judged, Some(&answer), style))?;
-    Ok(if answer.search.stop_reason == Stop::Interrupted { INTERRUPTED } else { ANSWERED })
+    })
+}
+
+/// A document with all that a search tells.
+fn told(
+    document: Result<Value, serde_json::Error>,
+    judged: &Judged,
+    answer: &ScheduleAnswer,
+) -> Result<Value, Failure> {
+    let internal = |e: serde_json::Error| Failure::Internal(e.to_string());
+    let search = serde_json::to_value(&answer.search).map_err(internal)?;
+    let compared = serde_json::to_value(&answer.compared).map_err(internal)?;
+    let mut whole = with_judgement(document, judged, search, compared)?;
+    whole["gain"] = json!(answer.gain);
+    whole["shape"] = json!(answer.case.shapes[answer.shape].name());
+    Ok(whole)
 }
 
 fn too_small(memory: f64) -> InputError {
@@ -324,15 +424,14 @@ fn input_error(error: &PipelineError) -> InputError {
     InputError::new(Kind::InvalidValue).help(error)
 }
 
-fn whole(
-    question: &ScheduleQuestion,
-    schedule: &Schedule,
+fn with_judgement(
+    document: Result<Value, serde_json::Error>,
     judged: &Judged,
     search: Value,
     compared: Value,
 ) -> Result<Value, Failure> {
     let internal = |e: serde_json::Error| Failure::Internal(e.to_string());
-    let mut all = document(question, schedule).map_err(internal)?;
+    let mut all = document.map_err(internal)?;
     if let Value::Object(more) = serde_json::to_value(judged).map_err(internal)? {
         for (key, value) in more {
             all[key] = value;

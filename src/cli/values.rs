@@ -1,5 +1,6 @@
 //! Values of flags, with errors that say what would have been understood.
 
+use crate::cost::galvatron::{Repair, Repairs};
 use crate::error::{InputError, Kind};
 use crate::job::{LARGEST_BATCH, LONGEST_SEQUENCE, Optimizer, Precision, Storage};
 use crate::question::Constraint;
@@ -106,6 +107,19 @@ pub(super) fn backend(text: &str) -> Result<String, InputError> {
         Some(name) => Ok((*name).to_owned()),
         None => Err(InputError::unknown_name(text, "a backend", names)),
     }
+}
+
+/// Repairs of Galvatron's cost model.
+pub(super) fn repairs(text: &str) -> Result<Repairs, InputError> {
+    let known = ["all", "none"].into_iter().chain(Repair::ALL.map(Repair::name));
+    Repairs::parse(text).map_err(|e| InputError::unknown_name(&e.found, "repairs", known))
+}
+
+/// `name=value`.
+pub(super) fn assignment(text: &str) -> Result<(String, String), InputError> {
+    let parts = text.split_once('=').map(|(name, value)| (name.trim(), value.trim()));
+    let parts = parts.filter(|(name, value)| !name.is_empty() && !value.is_empty());
+    parts.map(|(n, v)| (n.to_owned(), v.to_owned())).ok_or_else(|| refuse(text, "NAME=VALUE, both given"))
 }
 
 /// What the cost model can leave out.

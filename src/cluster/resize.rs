@@ -16,7 +16,8 @@ impl Pool {
         pool.devices = devices;
         pool.devices_per_node = self.devices_per_node.min(devices);
         if devices > self.devices {
-            let networked = self.levels.last().is_some_and(|l| l.devices > self.devices_per_node);
+            // One level alone joins the devices of a machine or a rack, unless machines hold one device each.
+            let networked = self.levels.len() > 1 || self.devices_per_node == 1;
             if !networked {
                 pool.levels = self.grown(devices)?;
             } else if let Some(last) = pool.levels.last_mut() {

@@ -3,6 +3,7 @@
 //! Memory is the maximum over stages and moments: states and the activations of all micro-batches in flight, with the
 //! largest momentary need (recomputed tensors, gathered weights, logits) on top; not a sum of maxima.
 
+pub mod chunks;
 pub mod closed;
 pub mod in_flight;
 
@@ -182,7 +183,7 @@ impl<'a> Estimator<'a> {
         if plan.chunks.len() != chunks {
             return mismatch(format!("{} chunks are listed, {chunks} needed", plan.chunks.len()));
         }
-        if plan.devices > self.pool.devices || plan.devices % u64::from(plan.pipeline) != 0 {
+        if plan.devices > self.pool.devices || !plan.devices.is_multiple_of(u64::from(plan.pipeline)) {
             return mismatch(format!(
                 "{} devices in {} stages do not fit {} devices of pool `{}`",
                 plan.devices, plan.pipeline, self.pool.devices, self.pool.name
@@ -197,12 +198,12 @@ impl<'a> Estimator<'a> {
             let ways = strategy.model_ways();
             let experts = u64::from(strategy.ep) * u64::from(strategy.etp);
             let n = plan.stage_devices();
-            if ways == 0 || experts == 0 || n % ways != 0 || n % experts != 0 {
+            if ways == 0 || experts == 0 || !n.is_multiple_of(ways) || !n.is_multiple_of(experts) {
                 return mismatch(format!(
                     "part {part}: strategy `{strategy}` does not tile the {n} devices of a stage"
                 ));
             }
-            if self.job.global_batch % (plan.micro_batches * (n / ways)) != 0 {
+            if !self.job.global_batch.is_multiple_of(plan.micro_batches * (n / ways)) {
                 return mismatch(format!(
                     "part {part}: a global batch of {} does not divide into {} micro-batches over {} data-parallel ranks",
                     self.job.global_batch,

@@ -4,6 +4,7 @@
 
 mod breakdown;
 mod check;
+mod galvatron;
 mod layers;
 
 mod min_gpus;
@@ -16,6 +17,7 @@ mod style;
 mod table;
 
 pub use check::check;
+pub use galvatron::galvatron;
 pub use layers::{Shape, shape};
 
 pub use min_gpus::min_gpus;

@@ -73,7 +73,7 @@ mod tests {
         assert_eq!(percent(0.483), "48.3 %");
         assert_eq!(percent(0.0), "0.0 %");
         assert_eq!(seconds(115.93), "115.9");
-        assert_eq!(short_count(70.55e9), "70.6 B");
+        assert_eq!(short_count(70.56e9), "70.6 B");
         assert_eq!(short_count(671e9), "671 B");
         assert_eq!(gigabytes(85.04e9), "85.0");
         assert_eq!(power_of_ten(41.5), "3.2e41");

@@ -126,12 +126,12 @@ fn verify(change: &str, inputs: &Inputs) -> Option<Fix> {
             (first, hopeless)
         })
         .ok()?;
-    if first.is_some() || hopeless {
-        return first;
+    if hopeless {
+        return None;
     }
     let search = SearchOptions { target_gap: Some(QUICK_GAP), top: 1, ..inputs.search.clone() };
     let watch = Watch { quick: true, ..Watch::default() };
-    plan(&Inputs { search, ..inputs.clone() }, watch).ok().map(|answer| fix(&answer.estimate))
+    plan(&Inputs { search, ..inputs.clone() }, watch).ok().map(|answer| fix(&answer.estimate)).or(first)
 }
 
 /// Gap at which a verifying plan is good enough.

@@ -79,7 +79,10 @@ fn variant(space: &LayerwiseSpace, plan: &Plan, change: &dyn Fn(&mut LayerStrate
             let class = estimator.spine.class_of(part);
             let d = Divisors::of(class, estimator.job);
             let s = adapt(strategy, class, d.experts > 0);
-            if n % s.model_ways() != 0 || n % (u64::from(s.ep) * u64::from(s.etp)) != 0 || !d.allow(&s) {
+            if !n.is_multiple_of(s.model_ways())
+                || !n.is_multiple_of(u64::from(s.ep) * u64::from(s.etp))
+                || !d.allow(&s)
+            {
                 return None;
             }
             list.push(s);
@@ -251,7 +254,8 @@ pub fn reasons(inputs: &Inputs, space: &LayerwiseSpace, plan: &Plan, estimate: &
         dimension: "micro_batch",
         reason: say(vec![
             Some(format!("{} per rank and micro-batch, {}", count(samples, "sequence", "s"), batches)),
-            (plan.micro_batches % 2 == 0)
+            plan.micro_batches
+                .is_multiple_of(2)
                 .then(|| verdict(estimate, space, Some(regrouped(plan.micro_batches / 2))))
                 .flatten()
                 .map(|v| format!("{}: {v}", count(plan.micro_batches / 2, "micro-batch", "es"))),

@@ -135,9 +135,10 @@ impl Frame {
             let stage = &mut stages[s];
             let mut before = u32::MAX;
             let (mut forward, mut backward) = (0.0, 0.0);
-            for i in part..part + size as usize {
-                let class = self.parts[i] as usize;
-                let row = &self.rows[class][options[i] as usize];
+            let end = part + size as usize;
+            for (class, option) in self.parts[part..end].iter().zip(&options[part..end]) {
+                let class = *class as usize;
+                let row = &self.rows[class][*option as usize];
                 forward += row.forward;
                 backward += row.backward;
                 stage.cost.reduce += row.reduce;
@@ -161,7 +162,7 @@ impl Frame {
                     before = row.layout;
                 }
             }
-            part += size as usize;
+            part = end;
             stage.cost.forward += forward;
             stage.cost.backward += backward;
             if v > 1 && c == 0 {

@@ -34,7 +34,7 @@ impl Moves for LayerwiseSpace<'_> {
                     return None;
                 }
                 let cut = pick(random, y.sizes.len() - 1);
-                let (from, to) = if random() % 2 == 0 { (cut, cut + 1) } else { (cut + 1, cut) };
+                let (from, to) = if random().is_multiple_of(2) { (cut, cut + 1) } else { (cut + 1, cut) };
                 if y.sizes[from] < 2 {
                     return None;
                 }

@@ -72,7 +72,7 @@ pub enum PlanError {
 /// Gap at which `auto` is content.
 pub const DEFAULT_GAP: f64 = 0.01;
 /// Simulations of `auto`, which its portfolio uses where exact search leaves a gap.
-pub const AUTO_EVALUATIONS: u64 = 500;
+pub const AUTO_EVALUATIONS: u64 = 96;
 /// Plans that exact search has priced, seeds and finalists.
 const PRICED: u64 = 64;
 /// Longer models are left to exact search: growing and breeding paths gains nothing on it there (measured, 2026-11).
@@ -303,7 +303,7 @@ fn compose(
 /// Exact prices of the first uniform plans; the fastest that fits.
 fn best_of(space: &LayerwiseSpace<'_>, uniform: &[Uniform]) -> Result<Option<Priced>, PlanError> {
     let mut best: Option<Priced> = None;
-    for u in uniform.iter().take(FINALISTS) {
+    for u in uniform {
         let plan = u.plan(space);
         let estimate = space.estimator.estimate(&plan)?;
         let better = |b: &Priced| estimate.iteration_time_s < b.estimate.iteration_time_s;

@@ -61,22 +61,22 @@ impl Divisors {
     /// Whether `s` respects them.
     pub fn allow(&self, s: &LayerStrategy) -> bool {
         let (t, u, c) = (u64::from(s.tp), u64::from(s.ulysses), u64::from(s.cp));
-        let divides = |n: u64, by: u64| n == 0 || n % by == 0;
+        let divides = |n: u64, by: u64| n == 0 || n.is_multiple_of(by);
         divides(self.heads, t * u)
             && (divides(self.kv_heads, t) || t % self.kv_heads == 0)
             && divides(self.features, t)
             // Zig-zag context parallelism deals two chunks to each rank; every cut of the sequence is even.
-            && (c == 1 || self.sequence % (2 * c) == 0)
-            && self.sequence % s.sequence_ways() == 0
-            && (s.ep == 1 || (self.experts > 0 && self.experts % u64::from(s.ep) == 0))
-            && (s.etp == 1 || (self.experts > 0 && self.expert_width % u64::from(s.etp) == 0))
+            && (c == 1 || self.sequence.is_multiple_of(2 * c))
+            && self.sequence.is_multiple_of(s.sequence_ways())
+            && (s.ep == 1 || (self.experts > 0 && self.experts.is_multiple_of(u64::from(s.ep))))
+            && (s.etp == 1 || (self.experts > 0 && self.expert_width.is_multiple_of(u64::from(s.etp))))
             // Tokens must lie cut when experts are spread over tensor-parallel ranks.
             && (self.experts == 0 || s.tp == 1 || s.sequence_parallel)
     }
 }
 
 fn divisors(n: u64, most: u64) -> Vec<u32> {
-    (1..=n.min(most)).filter(|d| n % d == 0).map(|d| d as u32).collect()
+    (1..=n.min(most)).filter(|d| n.is_multiple_of(*d)).map(|d| d as u32).collect()
 }
 
 /// Widest tensor and Ulysses cuts that are looked at: published plans stop at 32 (Nanotron sweep, 2025).
@@ -85,9 +85,12 @@ const WIDEST: u64 = 64;
 /// Fewest tokens of a sequence that a rank keeps: less than a tile of a matrix product (128 rows) is never worth a rank.
 const FEWEST_TOKENS: u64 = 128;
 
+/// Takes a strategy with the ZeRO stages and recomputations to combine it with.
+pub type Found<'a> = dyn FnMut(LayerStrategy, &[u8], &[Recompute]) + 'a;
+
 /// Calls `found` with every layout and expert mesh of `part` in `mesh`, as a strategy with ZeRO-0 and no recomputation, and
 /// with the ZeRO stages and recomputations to combine it with.
-pub fn enumerate(part: &PartClass, job: &Job, mesh: Mesh, found: &mut dyn FnMut(LayerStrategy, &[u8], &[Recompute])) {
+pub fn enumerate(part: &PartClass, job: &Job, mesh: Mesh, found: &mut Found<'_>) {
     let n = mesh.stage_devices;
     let d = Divisors::of(part, job);
     let micro_batch = job.global_batch / mesh.micro_batches;
@@ -101,7 +104,7 @@ pub fn enumerate(part: &PartClass, job: &Job, mesh: Mesh, found: &mut dyn FnMut(
             let longest = d.sequence / (FEWEST_TOKENS * u64::from(tp) * u64::from(ulysses));
             for cp in divisors(n / u64::from(tp) / u64::from(ulysses), longest.max(1)) {
                 let dp = n / (u64::from(tp) * u64::from(ulysses) * u64::from(cp));
-                if micro_batch % dp != 0 {
+                if !micro_batch.is_multiple_of(dp) {
                     continue;
                 }
                 for sequence_parallel in if tp > 1 { &[true, false][..] } else { &[false][..] } {

@@ -24,7 +24,7 @@ const MOST_CHUNKS: u64 = 20;
 
 /// Divisors of `n` in ascending order.
 pub fn divisors(n: u64) -> Vec<u64> {
-    let mut low: Vec<u64> = (1..).take_while(|d| d * d <= n).filter(|d| n % d == 0).collect();
+    let mut low: Vec<u64> = (1..).take_while(|d| d * d <= n).filter(|d| n.is_multiple_of(*d)).collect();
     let high: Vec<u64> = low.iter().rev().map(|d| n / d).filter(|d| d * d > n).collect();
     low.extend(high);
     low
@@ -46,7 +46,7 @@ pub fn all(spine: &Spine, job: &Job, devices: u64) -> Vec<TaskKey> {
                 continue;
             }
             for chunks in 2..=(layers / pipeline).min(MOST_CHUNKS) {
-                if chunks > MANY_CHUNKS && layers % (pipeline * chunks) != 0 {
+                if chunks > MANY_CHUNKS && !layers.is_multiple_of(pipeline * chunks) {
                     continue;
                 }
                 let number = pipeline * chunks;

@@ -133,8 +133,19 @@ pub fn best(space: &LayerwiseSpace, keep: usize, known: Option<&Uniform>, stop: 
         a.objective.total_cmp(&b.objective).then(a.task.cmp(&b.task)).then(a.strategy.cmp(&b.strategy))
     });
     // The closed form counts memory at the end of the warm-up; with unlike chunks the peak may come later.
-    let fits = |u: &Uniform| space.estimator.estimate(&u.plan(space)).is_ok_and(|e| e.fits);
-    found.into_iter().filter(fits).take(keep).collect()
+    let simulated = |u: Uniform| {
+        let cuts = match space.tasks[u.task].split {
+            Some(_) => vec![u.sizes.clone()],
+            None => splits(spine, u64::from(space.tasks[u.task].pipeline)),
+        };
+        let priced = cuts.into_iter().filter_map(|sizes| {
+            let u = Uniform { sizes, ..u.clone() };
+            let e = space.estimator.estimate(&u.plan(space)).ok()?;
+            e.fits.then_some((e.iteration_time_s, u))
+        });
+        priced.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, u)| u)
+    };
+    found.into_iter().filter_map(simulated).take(keep).collect()
 }
 
 fn of_frame(space: &LayerwiseSpace, mesh: Mesh, tasks: &[usize], experts: &[bool], known: f64) -> Vec<Uniform> {

@@ -1,5 +1,7 @@
 //! Why a plan has no price.
 
+use crate::error::{InputError, Kind};
+
 /// Why a strategy or a plan cannot be priced.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum GalvatronCostError {
@@ -23,4 +25,21 @@ pub enum GalvatronCostError {
         /// What would fit.
         expected: String,
     },
+}
+
+impl From<GalvatronCostError> for InputError {
+    fn from(error: GalvatronCostError) -> Self {
+        match error {
+            GalvatronCostError::NotMeasured { what, degree, measured } => {
+                let measured: Vec<_> = measured.iter().map(u32::to_string).collect();
+                Self::new(Kind::MissingField)
+                    .at(what)
+                    .expected(format!("a profile for degree {degree}"))
+                    .help(format!("measured are {}", measured.join(", ")))
+            }
+            GalvatronCostError::Mismatch { what, found, expected } => {
+                Self::new(Kind::Inconsistent).at(what).found(found).expected(expected)
+            }
+        }
+    }
 }

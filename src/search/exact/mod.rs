@@ -211,7 +211,10 @@ fn refine<D: Decompose + ?Sized>(
     if was == Refined::No {
         return match relaxation.bound(&chain, incumbent) {
             Some((value, lists)) => {
-                let solution = rounded(&chain, &lists).filter(|s| s.objective < incumbent).map(worth);
+                // What is within the target gap of the incumbent already cannot gain more than that.
+                let promising = value * (1.0 + settings.target_gap) < incumbent;
+                let solution = promising.then(|| rounded(&chain, &lists)).flatten();
+                let solution = solution.filter(|s| s.objective < incumbent).map(worth);
                 Step { now: Refined::Relaxed, bound: value, solution, ..closed }
             }
             None => Step { bound: incumbent, ..closed },

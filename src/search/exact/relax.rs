@@ -255,6 +255,9 @@ pub struct Relaxation {
     pub fewest: Vec<usize>,
 }
 
+/// Folds with where each came from: the end of its first segment and the fold there.
+type Traced = Vec<(Fold, (usize, usize))>;
+
 /// Whether `a` is at least as good as `b` in every component.
 pub fn dominates(a: &Fold, b: &Fold) -> bool {
     a.iter().zip(b).all(|(x, y)| x <= y)
@@ -375,7 +378,7 @@ impl Relaxation {
         let (n, p) = (chain.items.len(), chain.segments.len());
         let limit = combine.primary_limit(incumbent);
         // Per boundary the folds of all segments behind it, each with the end of its first segment and the fold there.
-        let mut at: Vec<Vec<Vec<(Fold, (usize, usize))>>> = vec![vec![Vec::new(); n + 1]; p + 1];
+        let mut at: Vec<Vec<Traced>> = vec![vec![Vec::new(); n + 1]; p + 1];
         at[p][n].push((combine.start(), (n, 0)));
         for s in (0..p).rev() {
             let (least, most) = self.reach(s);

@@ -1,5 +1,6 @@
 //! Galvatron's search space (version 2.4.1) under its final objective, as a decision tree and as chains for exact methods.
 
+pub mod answer;
 mod arrange;
 mod branches;
 pub mod chains;
@@ -10,6 +11,7 @@ mod free;
 pub mod knapsack;
 mod moves;
 pub mod objective;
+pub mod price;
 mod problem;
 mod solution;
 pub mod stage;

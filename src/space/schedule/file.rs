@@ -3,7 +3,9 @@
 use super::question::ScheduleQuestion;
 use crate::error::{InputError, Kind};
 use crate::pipeline::bounds::Backward;
-use crate::pipeline::{Action, Costs, Pass, Placement, Schedule, StageFlags, Step, validate};
+use crate::pipeline::{
+    Action, Costs, Pairing, Pass, Placement, Schedule, Sends, StageCost, StageFlags, Step, Transfer, validate,
+};
 use crate::read;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -41,19 +43,100 @@ fn one() -> usize {
     1
 }
 
+/// Costs as they are written, where no question says them: by stage, by hop, by device.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WrittenCosts {
+    /// Times of F.
+    pub forward: Vec<f64>,
+    /// Times of B.
+    pub backward: Vec<f64>,
+    /// Times of W.
+    pub weight: Vec<f64>,
+    /// Memory from F to W.
+    pub activation: Vec<f64>,
+    /// Latencies from a stage to the next.
+    pub hop_forward: Vec<f64>,
+    /// Latencies back.
+    pub hop_backward: Vec<f64>,
+    /// Memory that devices hold all the time.
+    pub resident: Vec<f64>,
+    /// Memory of the devices.
+    pub limit: Option<Vec<f64>>,
+}
+
+impl From<&Costs> for WrittenCosts {
+    fn from(costs: &Costs) -> Self {
+        let of_stage = |value: fn(&StageCost) -> f64| costs.stages.iter().map(value).collect();
+        let latency = |hops: &[Transfer]| hops.iter().map(|hop| hop.latency + hop.occupancy).collect();
+        Self {
+            forward: of_stage(|s| s.forward),
+            backward: of_stage(|s| s.backward),
+            weight: of_stage(|s| s.weight),
+            activation: of_stage(|s| s.activation),
+            hop_forward: latency(&costs.forward_hops),
+            hop_backward: latency(&costs.backward_hops),
+            resident: costs.resident.clone(),
+            limit: costs.limit.clone(),
+        }
+    }
+}
+
+impl WrittenCosts {
+    /// The costs of a schedule.
+    ///
+    /// # Errors
+    /// [`InputError`] for lists of the wrong length and numbers that are no amounts.
+    pub fn costs(&self, placement: &Placement) -> Result<Costs, InputError> {
+        let stages = placement.stages();
+        for (field, list) in [("backward", &self.backward), ("weight", &self.weight), ("activation", &self.activation)]
+        {
+            if list.len() != self.forward.len() {
+                let error = InputError::new(Kind::InvalidValue).at(field).found(format!("{} entries", list.len()));
+                return Err(error.expected(format!("{stages} entries")));
+            }
+        }
+        let stage = |x: usize| StageCost {
+            forward: self.forward[x],
+            backward: self.backward[x],
+            weight: self.weight[x],
+            activation: self.activation[x],
+            residue: self.activation[x],
+            ..StageCost::default()
+        };
+        let hops = |list: &[f64]| list.iter().map(|latency| Transfer { latency: *latency, occupancy: 0.0 }).collect();
+        let costs = Costs {
+            stages: (0..self.forward.len()).map(stage).collect(),
+            forward_hops: hops(&self.hop_forward),
+            backward_hops: hops(&self.hop_backward),
+            sends: Sends::Eager,
+            pairing: Pairing::Sequential,
+            resident: self.resident.clone(),
+            limit: self.limit.clone(),
+        };
+        costs.check(placement).map_err(|e| InputError::new(Kind::InvalidValue).help(e))?;
+        Ok(costs)
+    }
+}
+
 /// A file with what matters of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScheduleFile {
     /// The schedule, valid.
     pub schedule: Schedule,
-    /// The question that its costs come from.
-    pub question: ScheduleQuestion,
+    /// The question that its costs come from; none where they are written out.
+    pub question: Option<ScheduleQuestion>,
+    /// The costs, with their memory limit if there is one.
+    pub costs: Costs,
 }
 
 #[derive(Deserialize)]
 struct Document {
     schema: String,
-    question: ScheduleQuestion,
+    #[serde(default)]
+    question: Option<ScheduleQuestion>,
+    #[serde(default)]
+    costs: Option<WrittenCosts>,
     schedule: Written,
 }
 
@@ -145,22 +228,32 @@ impl ScheduleFile {
             let error = InputError::new(Kind::InvalidValue).at("schema").found(&document.schema);
             return Err(error.expected(format!("`{SCHEMA}`")).in_file(name));
         }
-        document.question.check().map_err(|e| e.inside("question").in_file(name))?;
         let schedule = document.schedule.schedule().map_err(|e| e.inside("schedule").in_file(name))?;
-        Ok(Self { schedule, question: document.question })
-    }
-
-    /// The costs of its question, without a memory limit.
-    pub fn costs(&self) -> Costs {
-        costs(&self.question, &self.schedule)
+        let costs = match (&document.question, &document.costs) {
+            (_, Some(written)) => written.costs(&schedule.placement).map_err(|e| e.inside("costs").in_file(name))?,
+            (Some(question), None) => {
+                question.check().map_err(|e| e.inside("question").in_file(name))?;
+                costs(question, &schedule)
+            }
+            (None, None) => {
+                let error = InputError::new(Kind::MissingField).at("question").in_file(name);
+                return Err(error.expected("the question of the schedule, or its costs"));
+            }
+        };
+        let question = document.question.filter(|_| document.costs.is_none());
+        Ok(Self { schedule, question, costs })
     }
 }
 
-/// Costs of a schedule under the times of a question, without a memory limit.
+/// Costs of a schedule under the times and the memory of a question.
 pub fn costs(question: &ScheduleQuestion, schedule: &Schedule) -> Costs {
     let slower = if schedule.splits_backward() { 1.0 + question.split_penalty } else { 1.0 };
     let [f, b, w] = question.times;
-    Costs::table(&schedule.placement, &schedule.flags, f, b * slower, w * slower, question.comm)
+    let costs = Costs::table(&schedule.placement, &schedule.flags, f, b * slower, w * slower, question.comm);
+    match question.memory {
+        Some(memory) => costs.with_limit(memory),
+        None => costs,
+    }
 }
 
 /// Which backwards a schedule belongs to for its bound.
@@ -168,11 +261,20 @@ pub fn backward(schedule: &Schedule) -> Backward {
     if schedule.splits_backward() { Backward::Split } else { Backward::Fused }
 }
 
-/// The part of a document that a schedule file needs.
-pub fn document(question: &ScheduleQuestion, schedule: &Schedule) -> Result<Value, serde_json::Error> {
-    Ok(serde_json::json!({
-        "schema": SCHEMA,
-        "question": serde_json::to_value(question)?,
-        "schedule": serde_json::to_value(Written::from(schedule))?,
-    }))
+/// The part of a document that a schedule file needs. Costs are written out where no question says them.
+///
+/// # Errors
+/// When a number cannot be written.
+pub fn document(
+    question: Option<&ScheduleQuestion>,
+    schedule: &Schedule,
+    costs: &Costs,
+) -> Result<Value, serde_json::Error> {
+    let mut document = serde_json::json!({ "schema": SCHEMA });
+    match question {
+        Some(question) => document["question"] = serde_json::to_value(question)?,
+        None => document["costs"] = serde_json::to_value(WrittenCosts::from(costs))?,
+    }
+    document["schedule"] = serde_json::to_value(Written::from(schedule))?;
+    Ok(document)
 }

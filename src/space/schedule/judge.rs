@@ -1,7 +1,7 @@
 //! What a schedule is worth: times, bubble by cause, memory and who holds it, the chain that decides, and its bound.
 
 use super::file;
-use super::question::{Objective, ScheduleQuestion};
+use super::question::Objective;
 use crate::pipeline::bounds::{Backward, Reason, bounds};
 use crate::pipeline::slack::critical_path;
 use crate::pipeline::summary::{DeviceSummary, summary};
@@ -109,15 +109,11 @@ pub fn judge(schedule: &Schedule, costs: &Costs, objective: Objective, bound: f6
     })
 }
 
-/// Judges a given schedule under the times of a question. Without a memory limit its bound is that of its own peaks.
+/// Judges a given schedule. Without a memory limit its bound is that of its own peaks.
 ///
 /// # Errors
 /// As [`judge`].
-pub fn judge_given(schedule: &Schedule, question: &ScheduleQuestion) -> Result<(Judged, Costs), PipelineError> {
-    let mut costs = file::costs(question, schedule);
-    if let Some(memory) = question.memory {
-        costs = costs.with_limit(memory);
-    }
+pub fn judge_given(schedule: &Schedule, costs: &Costs, objective: Objective) -> Result<Judged, PipelineError> {
     let run = simulate(schedule, &Costs { limit: None, ..costs.clone() })?;
     let limited = Costs {
         limit: costs.limit.clone().or_else(|| Some(run.peaks.iter().map(|peak| peak.value).collect())),
@@ -125,8 +121,8 @@ pub fn judge_given(schedule: &Schedule, question: &ScheduleQuestion) -> Result<(
     };
     let kind: Backward = file::backward(schedule);
     let all = bounds(&schedule.placement, &schedule.flags, &limited, schedule.microbatches, kind);
-    let bound = if question.objective == Objective::Makespan { all.makespan } else { all.span };
-    let mut judged = judge(schedule, &costs, question.objective, bound.time)?;
+    let bound = if objective == Objective::Makespan { all.makespan } else { all.span };
+    let mut judged = judge(schedule, costs, objective, bound.time)?;
     let why = match bound.reason {
         Reason::Work => "its work and the idle time at both ends",
         Reason::Memory => "its memory, which holds only so many activation-seconds",
@@ -134,5 +130,5 @@ pub fn judge_given(schedule: &Schedule, question: &ScheduleQuestion) -> Result<(
         Reason::OneMicrobatch => "the way of one micro-batch that starts there",
     };
     judged.bound_by = Some(format!("device {}: {why}", bound.device));
-    Ok((judged, costs))
+    Ok(judged)
 }

@@ -7,6 +7,7 @@
 pub mod file;
 pub mod judge;
 pub mod known;
+pub mod of_plan;
 pub mod order;
 pub mod policy;
 pub mod polish;
@@ -14,6 +15,7 @@ pub mod question;
 pub mod shape;
 pub mod solution;
 pub mod solve;
+pub mod split;
 pub mod walk;
 
 pub use question::{Backwards, Objective, Placements, ScheduleQuestion};
