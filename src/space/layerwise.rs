@@ -259,6 +259,13 @@ fn log10_choose(n: f64, k: f64) -> f64 {
 
 struct PipelineFold(ClosedForm);
 
+impl PipelineFold {
+    /// One stage is busy all the time: its objective is `m (F + B)`, the reduction and the tail, added up.
+    fn is_sum(&self) -> bool {
+        self.0.pipeline == 1 && self.0.chunks_per_stage == 1
+    }
+}
+
 fn to_folded(f: &Fold) -> Folded {
     Folded { path: f[0], done: f[1], reduced: f[2], tail: f[3], last: f[4] }
 }
@@ -290,9 +297,14 @@ impl Combine for PipelineFold {
         self.0.finish(&to_folded(state))
     }
     fn primary(&self, cost: &Cost) -> f64 {
-        cost[at::FORWARD] + cost[at::BACKWARD]
+        let work = cost[at::FORWARD] + cost[at::BACKWARD];
+        if self.is_sum() { work + (cost[at::REDUCE] + cost[at::TAIL]) / self.0.micro_batches as f64 } else { work }
     }
     fn push_relaxed(&self, state: &Fold, segment: usize, primary: f64, floor: &Cost) -> Fold {
+        if self.is_sum() {
+            let all = self.0.micro_batches as f64 * primary.max(self.primary(floor));
+            return to_fold(Folded { done: all, reduced: all, ..Folded::default() });
+        }
         to_fold(self.0.push_relaxed(&to_folded(state), segment, primary, &stage_cost(floor)))
     }
     fn primary_limit(&self, objective: f64) -> f64 {
@@ -312,15 +324,14 @@ impl Combine for PipelineFold {
         w[at::LEAD_HOP] = 3.0 * j;
         w[at::LEAD_FORWARD] = j * (m + 1.0);
         w[at::LEAD_BACKWARD] = j;
-        if self.0.pipeline == 1 {
+        if self.is_sum() {
             w[at::FORWARD] = j * m;
         }
         w
     }
     fn least_weights(&self) -> Cost {
-        // One stage is busy all the time: its objective is a sum.
         let mut w = [0.0; COSTS];
-        if self.0.pipeline == 1 && self.0.chunks_per_stage == 1 {
+        if self.is_sum() {
             let (j, m) = (self.0.jitter, self.0.micro_batches as f64);
             (w[at::FORWARD], w[at::BACKWARD], w[at::REDUCE], w[at::TAIL]) = (j * m, j * m, j, j);
         }

@@ -10,6 +10,7 @@ pub mod fast;
 pub mod galvatron;
 pub mod layerwise;
 pub mod min_gpus;
+pub mod moves;
 pub mod planner;
 pub mod profile;
 pub mod schedule;

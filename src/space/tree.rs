@@ -83,14 +83,14 @@ impl LayerwiseSpace<'_> {
         all
     }
 
-    fn micro_batches(&self, pipeline: u32) -> Vec<u64> {
+    pub(super) fn micro_batches(&self, pipeline: u32) -> Vec<u64> {
         let mut all: Vec<u64> = self.tasks.iter().filter(|t| t.pipeline == pipeline).map(|t| t.micro_batches).collect();
         all.sort_unstable();
         all.dedup();
         all
     }
 
-    fn tasks_of(&self, pipeline: u32, micro_batches: u64) -> Vec<usize> {
+    pub(super) fn tasks_of(&self, pipeline: u32, micro_batches: u64) -> Vec<usize> {
         let of = |t: &usize| self.tasks[*t].pipeline == pipeline && self.tasks[*t].micro_batches == micro_batches;
         (0..self.tasks.len()).filter(of).collect()
     }
@@ -500,81 +500,9 @@ impl Problem for LayerwiseSpace<'_> {
     }
 }
 
-impl Moves for LayerwiseSpace<'_> {
-    type Solution = Choice;
-
-    /// Set a run of like parts to one option; move a cut by one part; go to another task of the same frame or to a
-    /// neighbouring number of micro-batches; give a part the option of the part before it.
-    fn kinds(&self) -> u32 {
-        4
-    }
-
-    fn neighbour(&self, x: &Choice, kind: u32, random: &mut dyn FnMut() -> u64) -> Option<Choice> {
-        let frame = self.fast(x.task as usize)?;
-        let parts = &self.estimator.spine.parts;
-        let mut y = x.clone();
-        let pick = |random: &mut dyn FnMut() -> u64, n: usize| (random() % n.max(1) as u64) as usize;
-        match kind {
-            0 => {
-                let start = pick(random, parts.len());
-                let class = parts[start];
-                let option = pick(random, frame.table().classes[class as usize].options.len()) as u16;
-                let length = 1usize << pick(random, (parts.len() - start).ilog2() as usize + 1);
-                (start..(start + length).min(parts.len()))
-                    .filter(|i| parts[*i] == class)
-                    .for_each(|i| y.options[i] = option);
-            }
-            1 => {
-                if self.tasks[x.task as usize].split.is_some() || y.sizes.len() < 2 {
-                    return None;
-                }
-                let cut = pick(random, y.sizes.len() - 1);
-                let (from, to) = if random().is_multiple_of(2) { (cut, cut + 1) } else { (cut + 1, cut) };
-                if y.sizes[from] < 2 {
-                    return None;
-                }
-                y.sizes[from] -= 1;
-                y.sizes[to] += 1;
-            }
-            2 => {
-                let key = &self.tasks[x.task as usize];
-                let all = self.micro_batches(key.pipeline);
-                let at = all.iter().position(|m| *m == key.micro_batches)?;
-                let low = at.saturating_sub(1);
-                let m = all[low + pick(random, (at + 2).min(all.len()) - low)];
-                let tasks = self.tasks_of(key.pipeline, m);
-                let task = tasks[pick(random, tasks.len())];
-                let other = self.fast(task)?;
-                let near = |class: usize, option: u16| -> Option<u16> {
-                    let wanted = allele::of_strategy(&frame.table().classes[class].strategies[option as usize]);
-                    let d = |s: &crate::plan::LayerStrategy| allele::distance(allele::of_strategy(s), wanted);
-                    let strategies = &other.table().classes[class].strategies;
-                    (0..strategies.len())
-                        .min_by(|a, b| d(&strategies[*a]).total_cmp(&d(&strategies[*b])))
-                        .map(|i| i as u16)
-                };
-                for (i, class) in parts.iter().enumerate() {
-                    y.options[i] = near(*class as usize, y.options[i])?;
-                }
-                y.task = task as u32;
-                y.sizes = match &self.tasks[task].split {
-                    Some(split) => split.clone().into(),
-                    None if self.tasks[x.task as usize].split.is_none() => y.sizes,
-                    None => even_cut(parts.len(), key.pipeline as usize),
-                };
-            }
-            _ => {
-                let i = 1 + pick(random, parts.len().saturating_sub(1));
-                if i >= parts.len() || parts[i] != parts[i - 1] {
-                    return None;
-                }
-                y.options[i] = y.options[i - 1];
-            }
-        }
-        Some(y)
-    }
-
-    fn alleles(&self, x: &Choice) -> Vec<Allele> {
+impl LayerwiseSpace<'_> {
+    /// The alleles of `x` along its path.
+    pub(super) fn alleles_of(&self, x: &Choice) -> Vec<Allele> {
         let mut s = self.root();
         let mut alleles = Vec::new();
         let key = &self.tasks[x.task as usize];
@@ -606,9 +534,4 @@ impl Moves for LayerwiseSpace<'_> {
         }
         alleles
     }
-}
-
-/// `parts` dealt evenly to `stages`.
-fn even_cut(parts: usize, stages: usize) -> Box<[u32]> {
-    (0..stages).map(|s| (parts * (s + 1) / stages - parts * s / stages) as u32).collect()
 }

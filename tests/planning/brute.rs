@@ -60,6 +60,16 @@ struct Frame<'t> {
     split: Option<&'t [u32]>,
     /// Least work of the parts from here on.
     rest: Vec<f64>,
+    /// The same with everything that one stage pays: `m (F + B)`, reduction and tail.
+    rest_in_all: Vec<f64>,
+    /// Least memory of the parts from here on, on the last stage.
+    rest_used: Vec<f64>,
+}
+
+impl Choice {
+    fn in_all(&self, m: f64) -> f64 {
+        m * (self.forward + self.backward) + self.reduce + self.tail
+    }
 }
 
 struct Search<'s, 'a> {
@@ -72,15 +82,27 @@ struct Search<'s, 'a> {
     sizes: Vec<u32>,
 }
 
+/// Which strategies are tried, by task and class.
+type Tried<'f> = dyn Fn(usize, usize, &LayerStrategy) -> bool + 'f;
+
 /// Enumerates `space`; with `simulate` until the simulated optimum is certain too.
 pub fn enumerate(space: &LayerwiseSpace<'_>, simulate: bool) -> Truth {
+    run(space, simulate, &|_, _, _| true)
+}
+
+/// Enumerates those plans of `space` whose strategies `tried` admits, by their closed form.
+pub fn enumerate_only(space: &LayerwiseSpace<'_>, tried: &Tried<'_>) -> Truth {
+    run(space, false, tried)
+}
+
+fn run(space: &LayerwiseSpace<'_>, simulate: bool, tried: &Tried<'_>) -> Truth {
     let truth = Truth { closed: f64::INFINITY, simulated: f64::INFINITY, plan: None, leaves: 0 };
     let mut search = Search { space, simulate, truth, stages: Vec::new(), picks: Vec::new(), sizes: Vec::new() };
     let mut tasks: Vec<usize> = (0..space.tasks.len()).collect();
     // Tasks that may be good first: what they give rules out more of the others.
     tasks.sort_by(|a, b| space.task_floor(*a).total_cmp(&space.task_floor(*b)));
     for task in tasks {
-        if let Some(frame) = Frame::new(space, task) {
+        if let Some(frame) = Frame::new(space, task, tried) {
             search.stages = vec![Stage::default(); frame.p];
             search.chunk(&frame, 0, 0, 0.0);
         }
@@ -89,18 +111,18 @@ pub fn enumerate(space: &LayerwiseSpace<'_>, simulate: bool) -> Truth {
 }
 
 impl<'t> Frame<'t> {
-    fn new(space: &'t LayerwiseSpace<'_>, task: usize) -> Option<Self> {
+    fn new(space: &'t LayerwiseSpace<'_>, task: usize, tried: &Tried<'_>) -> Option<Self> {
         let estimator = &space.estimator;
         let (key, mesh) = (&space.tasks[task], space.frame(task));
         let mut layouts: Vec<Layout> = Vec::new();
         let mut choices = Vec::new();
-        for class in &estimator.spine.classes {
+        for (index, class) in estimator.spine.classes.iter().enumerate() {
             let experts = Divisors::of(class, estimator.job).experts > 0;
             let mut list: Vec<Choice> = Vec::new();
             strategies::enumerate(class, estimator.job, mesh, &mut |plain, zeros, recomputes| {
                 let all = zeros.iter().flat_map(|z| recomputes.iter().map(move |r| (*z, *r)));
                 for strategy in all.map(|(zero, recompute)| LayerStrategy { zero, recompute, ..plain }) {
-                    if !space.allows(&strategy, class, experts, mesh) {
+                    if !space.allows(&strategy, class, experts, mesh) || !tried(task, index, &strategy) {
                         continue;
                     }
                     let layout = strategy.layout();
@@ -123,7 +145,8 @@ impl<'t> Frame<'t> {
                     });
                 }
             });
-            list.sort_by(|a, b| (a.forward + a.backward).total_cmp(&(b.forward + b.backward)));
+            let m = key.micro_batches as f64;
+            list.sort_by(|a, b| a.in_all(m).total_cmp(&b.in_all(m)));
             choices.push(list);
         }
         if choices.iter().any(Vec::is_empty) {
@@ -136,16 +159,24 @@ impl<'t> Frame<'t> {
         let hop_of = |stage, class| layouts.iter().map(|l| pricer.hop(class, *l, mesh, stage).0).collect();
         let hop = (0..u64::from(key.pipeline)).map(|s| classes.iter().map(|c| hop_of(s, c)).collect()).collect();
         let parts = &estimator.spine.parts;
-        let mut rest = vec![0.0; parts.len() + 1];
-        for i in (0..parts.len()).rev() {
-            let least = &choices[parts[i] as usize][0];
-            rest[i] = rest[i + 1] + least.forward + least.backward;
-        }
+        let (m, live) = (key.micro_batches as f64, space.live(task));
+        let last = live[key.pipeline as usize - 1][0];
+        let sums = |least: &dyn Fn(&Choice) -> f64| {
+            let mut rest = vec![0.0; parts.len() + 1];
+            for i in (0..parts.len()).rev() {
+                let of_part = choices[parts[i] as usize].iter().map(least);
+                rest[i] = rest[i + 1] + of_part.fold(f64::INFINITY, f64::min);
+            }
+            rest
+        };
+        let rest = sums(&|c| c.forward + c.backward);
+        let rest_in_all = sums(&|c| c.in_all(m));
+        let rest_used = sums(&|c| c.fixed + last * c.scaled);
         Some(Self {
             task,
             p: key.pipeline as usize,
             v: key.chunks as usize,
-            m: key.micro_batches as f64,
+            m,
             cap: estimator.allocatable(),
             form: space.closed_form(task),
             choices,
@@ -153,9 +184,11 @@ impl<'t> Frame<'t> {
             reshard,
             hop,
             beside: pricer.hop_interference(Seconds(1.0)).0,
-            live: space.live(task),
+            live,
             split: key.split.as_deref(),
             rest,
+            rest_in_all,
+            rest_used,
         })
     }
 }
@@ -284,14 +317,19 @@ impl Search<'_, '_> {
     fn may_win(&self, k: &Frame<'_>, s: usize, next: usize, before: f64) -> bool {
         let work = |s: &Stage| s.cost.forward + s.cost.backward;
         let stage = &self.stages[s];
-        let busy = if k.v == 1 {
-            let shared = (work(stage) + k.rest[next]) / (k.p - s) as f64;
-            before + k.m * work(stage).max(shared)
-        } else {
+        if k.v == 1 && s + 1 == k.p && stage.used + k.rest_used[next] + stage.peak > k.cap {
+            return false;
+        }
+        let busy = if k.v > 1 {
             let all: f64 = self.stages.iter().map(work).sum();
-            k.m * work(stage).max((all + k.rest[next]) / k.p as f64)
+            k.m * work(stage).max((all + k.rest[next]) / k.p as f64) + stage.cost.tail
+        } else if k.p == 1 {
+            k.m * work(stage) + stage.cost.reduce + stage.cost.tail + k.rest_in_all[next]
+        } else {
+            let shared = (work(stage) + k.rest[next]) / (k.p - s) as f64;
+            before + k.m * work(stage).max(shared) + stage.cost.tail
         };
-        k.form.jitter * (busy + stage.cost.tail) < self.limit()
+        k.form.jitter * busy < self.limit()
     }
 }
 

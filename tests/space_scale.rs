@@ -1,0 +1,63 @@
+//! Work grows with what differs, not with how much of it there is.
+
+mod planning;
+
+use espalier::job::Job;
+use espalier::search::exact::{ExactOutcome, ExactSettings, solve};
+use espalier::space::planner::{Inputs, Watch, plan};
+use espalier::space::uniform;
+use planning::{config, machines, question};
+
+fn like_layers(layers: u32, hidden: u32, machine: &str, batch: u64) -> Inputs {
+    let model = config(&format!(
+        r#"{{"model_type": "llama", "hidden_size": {hidden}, "intermediate_size": {}, "num_hidden_layers": {layers},
+            "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 32000}}"#,
+        hidden * 7 / 2
+    ));
+    let mut inputs = question(model, machines(machine), Job::new(batch, 2048));
+    inputs.search.target_gap = Some(0.05);
+    inputs
+}
+
+#[test]
+fn a_thousand_layers_on_four_thousand_devices_have_a_plan_and_a_bound() {
+    let inputs = like_layers(1024, 8192, "h100x8:512", 4096);
+    let a = plan(&inputs, Watch::default()).unwrap_or_else(|e| panic!("{e}"));
+    let bound = a.bound.expect("a bound");
+    println!(
+        "1,024 layers, 4,096 devices: {:.3} s, gap {:.3}, 1e{:.0} plans, {:.1} s",
+        a.estimate.iteration_time_s, bound.gap, a.space_size_log10, a.search.wall_s
+    );
+    assert!(a.fits && bound.objective_s > 0.0 && bound.objective_s <= a.estimate.iteration_time_s);
+    assert!(a.space_size_log10 > 1000.0);
+    assert_eq!(a.plan.chunks.iter().map(|c| c.len()).sum::<usize>(), 1026);
+}
+
+/// What exact search does until the gap is a twentieth, from the same kind of first incumbent as planning.
+fn work(layers: u32) -> ExactOutcome {
+    let mut inputs = like_layers(layers, 1024, "h100x8", 32);
+    inputs.search.fix = vec!["vpp=1".parse().unwrap()];
+    let solved = inputs.with_space(|mut space| {
+        let uniform = uniform::best(&space, 16, None, &|| false);
+        let seeds = uniform::seeds(&space, &uniform);
+        space.set_seeds(seeds);
+        let settings = ExactSettings { target_gap: 0.05, ..ExactSettings::default() };
+        solve(&space, &settings, &|| false, &mut |_, _| {})
+    });
+    solved.unwrap_or_else(|e| panic!("{e}"))
+}
+
+#[test]
+fn layers_of_one_class_cost_the_search_little() {
+    let (few, many) = (work(12), work(768));
+    for (n, o) in [(12, &few), (768, &many)] {
+        let gap = o.best.as_ref().map(|b| b.value / o.bound - 1.0);
+        println!(
+            "{n} layers: {} of {} tasks looked at, {} solved, {} steps, gap {gap:?}",
+            o.relaxed, o.tasks, o.solved, o.steps
+        );
+    }
+    assert!(many.best.is_some() && few.best.is_some());
+    assert!(many.relaxed <= 4 * few.relaxed.max(1), "{} tasks against {}", many.relaxed, few.relaxed);
+    assert!(many.steps <= 4 * few.steps.max(1 << 14), "{} steps against {}", many.steps, few.steps);
+}
