@@ -8,6 +8,7 @@ use crate::cost::{Mesh, PartPrice};
 use crate::estimate::Estimator;
 use crate::plan::{LayerStrategy, Layout, PartClass};
 use crate::search::decompose::{COSTS, ChainOption, Cost};
+use std::sync::Arc;
 
 /// Positions in a cost vector.
 pub mod at {
@@ -37,7 +38,7 @@ pub struct ClassTable {
     /// Their prices.
     pub prices: Vec<PartPrice>,
     /// The same as options of a chain; `id` is the index.
-    pub options: Vec<ChainOption>,
+    pub options: Arc<[ChainOption]>,
     /// Strategies before dominance.
     pub enumerated: u64,
 }
