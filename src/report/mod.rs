@@ -5,6 +5,7 @@
 mod breakdown;
 mod check;
 mod galvatron;
+mod joint;
 mod layers;
 
 mod min_gpus;

@@ -14,11 +14,13 @@ pub mod moves;
 pub mod planner;
 pub mod profile;
 pub mod schedule;
+pub mod scheduled;
 pub mod strategies;
 pub mod table;
 pub mod tasks;
 pub mod tree;
 pub mod uniform;
+pub mod without_bubble;
 pub mod worth;
 
 pub use layerwise::LayerwiseSpace;
