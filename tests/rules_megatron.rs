@@ -34,8 +34,10 @@ fn verdict_rule_and_derived_values_are_those_of_megatron() {
         let list = broken(&launch);
         let id = row["id"].as_str().unwrap();
         if row["ok"].as_bool().unwrap() {
-            let sizes = (launch.dp().unwrap_or(0), launch.expert_dp().unwrap_or(0), launch.micro_batches().unwrap_or(0));
-            let expected = (row["dp"].as_u64().unwrap(), row["edp"].as_u64().unwrap(), row["microbatches"].as_u64().unwrap());
+            let sizes =
+                (launch.dp().unwrap_or(0), launch.expert_dp().unwrap_or(0), launch.micro_batches().unwrap_or(0));
+            let expected =
+                (row["dp"].as_u64().unwrap(), row["edp"].as_u64().unwrap(), row["microbatches"].as_u64().unwrap());
             let layers: Vec<Vec<u64>> = serde_json::from_value(row["layers"].clone()).unwrap();
             let same = accepts(&list)
                 && sizes == expected

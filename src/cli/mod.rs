@@ -4,6 +4,7 @@
 //! plan; 5 illegal for the target; 130 interrupted (the best so far is printed).
 
 mod check;
+mod check_launch;
 mod export;
 mod failure;
 mod galvatron;

@@ -5,6 +5,7 @@
 mod breakdown;
 mod check;
 mod galvatron;
+mod launch;
 mod layers;
 
 mod min_gpus;
@@ -18,6 +19,7 @@ mod table;
 
 pub use check::check;
 pub use galvatron::galvatron;
+pub use launch::{LaunchReport, better, launch, remarks};
 pub use layers::{Shape, shape};
 
 pub use min_gpus::min_gpus;

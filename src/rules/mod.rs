@@ -4,6 +4,7 @@
 //! launches and the partial plans of a search. Tables name the version that they were read from.
 
 pub mod megatron;
+pub mod targets;
 
 use serde::Serialize;
 

@@ -16,6 +16,7 @@ pub mod profile;
 pub mod schedule;
 pub mod strategies;
 pub mod table;
+pub mod target;
 pub mod tasks;
 pub mod tree;
 pub mod uniform;

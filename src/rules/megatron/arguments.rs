@@ -35,7 +35,9 @@ fn connections(l: &Launch) -> Finding {
 fn connections_of_fsdp(l: &Launch) -> Finding {
     let one = l.variable("CUDA_DEVICE_MAX_CONNECTIONS")? == Some("1");
     Ok(one.then(|| {
-        Fault::new("it is 1").instead("CUDA_DEVICE_MAX_CONNECTIONS=32").instead("leave CUDA_DEVICE_MAX_CONNECTIONS unset")
+        Fault::new("it is 1")
+            .instead("CUDA_DEVICE_MAX_CONNECTIONS=32")
+            .instead("leave CUDA_DEVICE_MAX_CONNECTIONS unset")
     }))
 }
 
@@ -102,14 +104,17 @@ fn batch(l: &Launch) -> Finding {
     let (eval_micro, eval) = (l.eval_micro_batch_size()?.or(micro), l.eval_global_batch_size()?);
     let (Some(micro), Some(eval_micro)) = (micro, eval_micro) else { return Ok(None) };
     let global = l.global_batch_size()?;
-    let fits = |batch: i64, micro: i64| {
-        matches!((u64::try_from(batch), u64::try_from(micro)), (Ok(b), Ok(m)) if divides(b, m.saturating_mul(dp)))
-    };
+    let fits = |batch: i64, micro: i64| matches!((u64::try_from(batch), u64::try_from(micro)), (Ok(b), Ok(m)) if divides(b, m.saturating_mul(dp)));
     let eval_batch = eval.unwrap_or(global);
     if !fits(eval_batch, eval_micro) && (eval.is_some() || fits(global, micro)) {
         let why = format!("evaluation batch {eval_batch}, micro-batch {eval_micro}, {dp} data-parallel ranks");
         let step = eval_micro.max(1) as u64 * dp;
-        return Ok(Some(offers::multiples(Fault::new(why), "--eval-global-batch-size", step, eval_batch.max(1) as u64)));
+        return Ok(Some(offers::multiples(
+            Fault::new(why),
+            "--eval-global-batch-size",
+            step,
+            eval_batch.max(1) as u64,
+        )));
     }
     Ok((!fits(global, micro)).then(|| {
         let why = format!("batch {global}, micro-batch {micro}, {dp} data-parallel ranks");
@@ -131,7 +136,8 @@ fn positions(l: &Launch) -> Finding {
     let Some(most) = l.max_position_embeddings()? else { return Ok(None) };
     let longest = l.sequence()?.max(l.decoder_seq_length()?.unwrap_or(0));
     Ok((most < longest).then(|| {
-        Fault::new(format!("{most} positions for {longest} tokens")).instead(format!("--max-position-embeddings {longest}"))
+        Fault::new(format!("{most} positions for {longest} tokens"))
+            .instead(format!("--max-position-embeddings {longest}"))
     }))
 }
 

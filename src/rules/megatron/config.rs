@@ -144,9 +144,8 @@ fn end_over_chunks(l: &Launch, end: Option<i64>, flag: &str) -> Finding {
         return Ok(None);
     }
     let layers = u64::try_from(n).unwrap_or(0);
-    Ok((!divides(layers, vpp)).then(|| {
-        offers::multiples(Fault::new(format!("{n} layers, {vpp} chunks")), flag, vpp, layers.max(1))
-    }))
+    Ok((!divides(layers, vpp))
+        .then(|| offers::multiples(Fault::new(format!("{n} layers, {vpp} chunks")), flag, vpp, layers.max(1))))
 }
 
 fn remainder(value: i64, by: i64) -> bool {
@@ -170,7 +169,10 @@ fn mtp_of(l: &Launch) -> Known<u64> {
 }
 
 fn split_flags(l: &Launch) -> Known<bool> {
-    Ok(l.first_layers()?.is_some() || l.last_layers()?.is_some() || l.account_for_embedding()? || l.account_for_loss()?)
+    Ok(l.first_layers()?.is_some()
+        || l.last_layers()?.is_some()
+        || l.account_for_embedding()?
+        || l.account_for_loss()?)
 }
 
 fn mtp_place(l: &Launch, layout: &Layout) -> Finding {

@@ -10,7 +10,8 @@ fn world_over_experts(l: &Launch) -> Finding {
     Ok((!divides(world, size)).then(|| {
         let (etp, ep, pp) = (l.etp().unwrap_or(1), l.ep().unwrap_or(1), l.pp().unwrap_or(1));
         let because = if l.given_etp() == Ok(None) && etp > 1 { " (ETP is TP when not given)" } else { "" };
-        let fault = Fault::new(format!("ETP {etp} * EP {ep} * PP {pp} = {size} does not divide {world} ranks{because}"));
+        let fault =
+            Fault::new(format!("ETP {etp} * EP {ep} * PP {pp} = {size} does not divide {world} ranks{because}"));
         offers::experts(l, fault)
     }))
 }

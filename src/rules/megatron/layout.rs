@@ -48,9 +48,7 @@ impl Layout {
     /// Layers by rank and chunk.
     pub fn layers(&self, pipeline: u64) -> Vec<Vec<u64>> {
         let p = pipeline.max(1) as usize;
-        (0..p)
-            .map(|rank| self.stages.iter().skip(rank).step_by(p).map(|s| Self::count_in(s, 't')).collect())
-            .collect()
+        (0..p).map(|rank| self.stages.iter().skip(rank).step_by(p).map(|s| Self::count_in(s, 't')).collect()).collect()
     }
 
     /// The shortest usual writing: runs as `t*n`, a repeated stage as `(tt|)*n`.
@@ -172,7 +170,9 @@ mod tests {
 
     #[test]
     fn what_is_written_reads_back_the_same() {
-        for text in ["Et*3|(tt|)*29,m|L", "Et|(tt|)*30mL", "E|t*11|t*11|t*10L", "Et*10||t*11|t*11L", "Et*7|t*8|t*8|t*7L", "EtL"] {
+        for text in
+            ["Et*3|(tt|)*29,m|L", "Et|(tt|)*30mL", "E|t*11|t*11|t*10L", "Et*10||t*11|t*11L", "Et*7|t*8|t*8|t*7L", "EtL"]
+        {
             let layout = Layout::parse(text).unwrap();
             let written = layout.write();
             assert_eq!(Layout::parse(&written), Ok(layout), "{text} -> {written}");

@@ -100,7 +100,10 @@ pub fn parse<S: AsRef<str>>(words: &[S], world: u64) -> Result<Launch, InputErro
             Takes::Nothing(on) => match attached {
                 None => Value::Switch(on),
                 Some(value) => {
-                    return Err(InputError::new(Kind::InvalidValue).at(name).found(value).expected("no value: a switch"));
+                    return Err(InputError::new(Kind::InvalidValue)
+                        .at(name)
+                        .found(value)
+                        .expected("no value: a switch"));
                 }
             },
             Takes::One(kind) => {
@@ -144,8 +147,10 @@ mod tests {
 
     #[test]
     fn a_line_is_read_as_argparse_reads_it() {
-        let l = read("--tensor-model-parallel-size=2 --lr -1e-4 --cp-comm-type p2p a2a --bf16 --disable-bias-linear \
-            --moe-layer-freq '([0]*3 + [1]*58)' --num-layers 4 --num-layers 8")
+        let l = read(
+            "--tensor-model-parallel-size=2 --lr -1e-4 --cp-comm-type p2p a2a --bf16 --disable-bias-linear \
+            --moe-layer-freq '([0]*3 + [1]*58)' --num-layers 4 --num-layers 8",
+        )
         .unwrap();
         assert_eq!((l.tp(), l.lr(), l.num_layers()), (Ok(2), Ok(Some(-1e-4)), Ok(Some(8))));
         assert_eq!(l.cp_comm_type().unwrap().unwrap(), ["p2p", "a2a"]);
@@ -157,8 +162,16 @@ mod tests {
     fn unknown_flags_name_the_nearest() {
         let error = read("--tensor-parallel-size 2").unwrap_err();
         assert_eq!(error.help.as_deref(), Some("did you mean `--tensor-model-parallel-size`?"));
-        for bad in ["--num-layers", "--num-layers x", "--num-layers 8.5", "4", "--bf16=1", "--cp-comm-type", "--recompute-method all",
-            "--moe-layer-freq [x]"] {
+        for bad in [
+            "--num-layers",
+            "--num-layers x",
+            "--num-layers 8.5",
+            "4",
+            "--bf16=1",
+            "--cp-comm-type",
+            "--recompute-method all",
+            "--moe-layer-freq [x]",
+        ] {
             assert!(read(bad).is_err(), "{bad}");
         }
         assert!(words("a 'b").is_err());

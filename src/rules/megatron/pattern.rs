@@ -32,7 +32,9 @@ impl Pattern {
     /// One entry per layer, for `layers` layers where it says "every n-th".
     pub fn spread(&self, layers: u64) -> Vec<i64> {
         match self {
-            Pattern::Every(n) => (0..layers.min(LONGEST as u64) as i64).map(|i| i64::from(i % (*n).max(1) == 0)).collect(),
+            Pattern::Every(n) => {
+                (0..layers.min(LONGEST as u64) as i64).map(|i| i64::from(i % (*n).max(1) == 0)).collect()
+            }
             Pattern::List(list) => list.clone(),
         }
     }

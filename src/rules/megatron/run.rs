@@ -8,9 +8,8 @@ use crate::rules::{Fault, Finding, Known, divides, fault_if, rules};
 fn width(l: &Launch, value: Known<u64>, ways: Known<u64>, flag: &str, what: &str) -> Finding {
     let (value, ways) = (value?, ways?);
     let _ = l;
-    Ok((!divides(value, ways)).then(|| {
-        offers::multiples(Fault::new(format!("{value} over {ways} {what}")), flag, ways, value)
-    }))
+    Ok((!divides(value, ways))
+        .then(|| offers::multiples(Fault::new(format!("{value} over {ways} {what}")), flag, ways, value)))
 }
 
 fn dense_layers(l: &Launch) -> Known<bool> {
