@@ -11,7 +11,7 @@ use crate::plan::file::self_contained;
 use crate::question::{ClusterSource, ModelSource, Question, SearchOptions};
 use crate::report;
 use crate::rules::megatron::{ADVICE, Launch, accepts, broken};
-use crate::rules::{Broken, Moment};
+use crate::rules::{Broken, Moment, deepspeed, torchtitan};
 use crate::space::check::{Checked, check};
 use crate::space::planner::{Inputs, Watch, plan};
 use serde_json::{Value, json};
@@ -194,7 +194,69 @@ pub(super) fn run(args: &LaunchArgs, output: &Output) -> Ended {
     if let Some(given) = &args.megatron {
         return megatron(args, given, output);
     }
+    if let Some(path) = &args.deepspeed {
+        let config =
+            deepspeed::Config::parse(&input::text(path)?, args.world).map_err(|e| e.in_file(path.display()))?;
+        let (refused, later) = (deepspeed::BOOK.broken(&config), deepspeed::UNCHECKED.broken(&config));
+        let batches = config.batches().ok();
+        let derived = json!({
+            "world": config.world.ok(), "data_parallel": config.dp().ok(), "zero_stage": config.stage(),
+            "train_batch_size": batches.map(|b| b.0), "micro_batch": batches.map(|b| b.1), "micro_batches": batches.map(|b| b.2),
+        });
+        return other("deepspeed", deepspeed::VERSION, (refused, later), derived, output);
+    }
+    if let Some(given) = &args.torchtitan {
+        let (words, said) = torchtitan_words(&text_or_file(given)?)?;
+        let mut launch = torchtitan::Launch::parse(&words, args.world.or(said))?;
+        if let Some(model) = &args.model {
+            let model = ModelSource::from(model.as_str()).resolve(Path::new(""))?;
+            launch.layers = Ok(crate::export::megatron::Sizes::of(&model).layers);
+        }
+        let (refused, later) = (torchtitan::BOOK.broken(&launch), torchtitan::UNCHECKED.broken(&launch));
+        let derived = json!({ "world": launch.world.ok(), "stages": launch.pp() });
+        return other("torchtitan", torchtitan::VERSION, (refused, later), derived, output);
+    }
     Err(InputError::new(Kind::MissingField).at("--megatron").expected("a launch").into())
+}
+
+/// Flags of a line, or of the script that runs `torchtitan.train`, with the ranks that its torchrun starts.
+fn torchtitan_words(text: &str) -> Result<(Vec<String>, Option<u64>), InputError> {
+    if text.trim().is_empty() {
+        return Err(InputError::new(Kind::Syntax).found("no flag at all").expected("flags of torchtitan"));
+    }
+    if text.trim_start().starts_with("--") {
+        return Ok((crate::rules::megatron::parse::words(text)?, None));
+    }
+    let script = crate::import::shell::Script::parse(text)?;
+    let launch = script.commands.iter().find_map(|words| {
+        let at = words.iter().position(|w| w.contains("torchtitan") || w.ends_with(".py"))?;
+        Some((words[at + 1..].to_vec(), import::ranks(&words[..at], &script)))
+    });
+    launch.ok_or_else(|| {
+        let error = InputError::new(Kind::Unsupported).found("a script that runs no torchtitan.train");
+        error.expected("a line such as `torchrun .. -m torchtitan.train --parallelism. ..`")
+    })
+}
+
+/// A launch that is judged by its rules alone.
+fn other(
+    target: &str,
+    version: &'static str,
+    (refused, later): (Vec<Broken>, Vec<Broken>),
+    derived: Value,
+    output: &Output,
+) -> Ended {
+    let legal = refused.is_empty();
+    let document = json!({
+        "schema": "espalier/check/1", "target": target, "version": version, "legal": legal,
+        "broken_rules": refused, "fails_later": later, "advice": [], "derived": derived,
+    });
+    output.answer(&document, |style| {
+        let told =
+            report::LaunchReport { target, version, refused: &refused, later: &later, advice: &[], derived: &derived };
+        report::launch(&told, style)
+    })?;
+    Ok(if legal && later.is_empty() { ANSWERED } else { ILLEGAL })
 }
 
 fn megatron(args: &LaunchArgs, given: &str, output: &Output) -> Ended {

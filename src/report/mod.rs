@@ -16,6 +16,7 @@ mod refusal;
 mod schedule;
 mod style;
 mod table;
+mod versus;
 
 pub use check::check;
 pub use galvatron::galvatron;
@@ -30,6 +31,7 @@ pub use refusal::infeasible;
 pub use schedule::schedule;
 pub use style::Style;
 pub use table::{Align, Table};
+pub use versus::{sides, versus};
 
 /// Columns of a report.
 pub const WIDTH: usize = 110;

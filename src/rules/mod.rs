@@ -3,8 +3,10 @@
 //! A rule answers [`Verdict::Unknown`] as long as something that it needs is not decided, so one table serves whole
 //! launches and the partial plans of a search. Tables name the version that they were read from.
 
+pub mod deepspeed;
 pub mod megatron;
 pub mod targets;
+pub mod torchtitan;
 
 use serde::Serialize;
 

@@ -20,6 +20,7 @@ pub mod target;
 pub mod tasks;
 pub mod tree;
 pub mod uniform;
+pub mod why_not;
 pub mod worth;
 
 pub use layerwise::LayerwiseSpace;

@@ -5,4 +5,5 @@ mod script;
 
 pub use model::{Sizes, model_arguments};
 pub(crate) use script::arch;
+pub(super) use script::environment;
 pub use script::{argument_lines, bundle, launch};

@@ -265,6 +265,7 @@ pub fn bundle(view: &View<'_>) -> Bundle {
     let groups = argument_lines(view, &mut bundle);
     let mut text = String::from("#!/bin/bash\n");
     text.push_str(&format!("# Megatron-LM ({}) on {}\n", crate::rules::megatron::VERSION, ranks::machines(view)));
+    text.push_str(&format!("# machines: {}\n", view.pool.name));
     text.push_str("# NODE_RANK and MASTER_ADDR are set by whoever starts this on each node.\n\n");
     text.push_str(&environment(view).text("", "#"));
     for (name, lines) in &groups {

@@ -20,6 +20,8 @@ pub struct Text {
     pub environment: BTreeMap<String, String>,
     /// Ranks in all, if it says.
     pub world: Option<u64>,
+    /// The machines that an exported script names, e.g. `h100x8:8`.
+    pub machines: Option<String>,
 }
 
 impl Text {
@@ -34,7 +36,7 @@ impl Text {
             return Err(empty());
         }
         if text.trim_start().starts_with("--") {
-            return Ok(Self { words: parse::words(text)?, environment: BTreeMap::new(), world: None });
+            return Ok(Self { words: parse::words(text)?, environment: BTreeMap::new(), world: None, machines: None });
         }
         let script = Script::parse(text)?;
         let python = |words: &Vec<String>| words.iter().position(|w| w.ends_with(".py"));
@@ -48,7 +50,8 @@ impl Text {
             return Err(empty());
         }
         let world = ranks(&command[..at], &script);
-        Ok(Self { words, environment: script.environment, world })
+        let machines = text.lines().find_map(|line| line.strip_prefix("# machines: ")).map(|m| m.trim().to_owned());
+        Ok(Self { words, environment: script.environment, world, machines })
     }
 
     /// The launch, with `world` ranks unless the text says otherwise.
@@ -87,7 +90,7 @@ fn option(words: &[String], names: &[&str]) -> Option<u64> {
 }
 
 /// Ranks that a launcher starts: torchrun's nodes times processes, else Slurm's tasks.
-fn ranks(command: &[String], script: &Script) -> Option<u64> {
+pub fn ranks(command: &[String], script: &Script) -> Option<u64> {
     let per_node = option(command, &["--nproc-per-node"]);
     let nodes = option(command, &["--nnodes"]);
     let slurm = |names: &[&str]| option(command, names).or_else(|| option(&script.sbatch, names));

@@ -376,7 +376,7 @@ rules! {
     };
     uneven_middle_divisible: "the layers of the middle divide by its stages" => |l| {
         let Some(m) = middle(l)? else { return Ok(None) };
-        let bad = m.stages != 0 && (m.layers < 0 || remainder(m.layers, m.stages));
+        let bad = remainder(m.layers, m.stages);
         offer(l, bad, || format!("{} layers over {} stages in the middle", m.layers, m.stages))
     };
     uneven_middle_divisible_by_vpp: "the layers of a middle stage divide by its chunks" => |l| {

@@ -122,7 +122,7 @@ pub fn first_and_last(layers: u64, stages: u64, chunks: u64) -> Option<(u64, u64
         let first = rest - last;
         let (most, least) = (middle.max(first), middle.min(last));
         let spread = most * (units + 1) + (most - least);
-        if best.is_none_or(|b| spread < b.0) {
+        if best.is_none_or(|b| spread <= b.0) {
             best = Some((spread, first, middle, last));
         }
     }

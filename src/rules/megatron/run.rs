@@ -79,6 +79,11 @@ rules! {
     ep_tp_needs_sp: "EP and TP above 1 need sequence parallelism in training" => |l|
         Ok((l.experts()?.is_some() && l.ep()? > 1 && l.tp()? > 1 && !l.sequence_parallel()?)
             .then(|| Fault::new(format!("EP {}, TP {}", l.ep().unwrap_or(1), l.tp().unwrap_or(1))).instead("--sequence-parallel")));
+    uneven_ends_within_layers: "first and last stage hold no more layers than there are" => |l| {
+        let ends = l.first_layers()?.unwrap_or(0).saturating_add(l.last_layers()?.unwrap_or(0));
+        let layers = l.layers()?;
+        Ok((ends > layers as i64).then(|| offers::uneven(l, Fault::new(format!("{ends} layers of {layers}")))))
+    };
     eval_batch_fits_schedule: "the micro-batches of evaluation fit the interleaved schedule too" => eval_groups;
 }
 
