@@ -249,7 +249,7 @@ fn other(
     let legal = refused.is_empty();
     let document = json!({
         "schema": "espalier/check/1", "target": target, "version": version, "legal": legal,
-        "broken_rules": refused, "fails_later": later, "advice": [], "derived": derived,
+        "broken_rules": refused.iter().chain(&later).collect::<Vec<_>>(), "fails_later": later, "advice": [], "derived": derived,
     });
     output.answer(&document, |style| {
         let told =
@@ -270,7 +270,7 @@ fn megatron(args: &LaunchArgs, given: &str, output: &Output) -> Ended {
         "target": "megatron",
         "version": crate::rules::megatron::VERSION,
         "legal": legal,
-        "broken_rules": refused,
+        "broken_rules": refused.iter().chain(&later).collect::<Vec<_>>(),
         "fails_later": later,
         "advice": advice,
         "derived": derived(&launch),

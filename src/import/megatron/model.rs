@@ -88,6 +88,24 @@ pub fn model_config(l: &Launch) -> Result<(Value, Vec<String>), InputError> {
             }
             put("model_type", json!(if shared > 0 { "qwen2_moe" } else { "qwen3_moe" }));
         }
+    } else if first_generation(l, gated, bias)? {
+        // GPT-2: learned positions, biases everywhere, as many key/value heads as query heads.
+        put("model_type", json!("gpt2"));
+        for (key, value) in [("n_layer", layers), ("n_embd", hidden), ("n_head", heads), ("n_inner", ffn)] {
+            put(key, json!(value));
+        }
+        put("n_positions", json!(number(l.max_position_embeddings(), "--max-position-embeddings")?));
+        for key in
+            ["num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "max_position_embeddings"]
+        {
+            if let Some(fields) = config.as_object_mut() {
+                fields.remove(key);
+            }
+        }
+        if let Some(fields) = config.as_object_mut() {
+            fields.remove("attention_bias");
+        }
+        return Ok((config, notes));
     } else if gated {
         put("model_type", json!("llama"));
         put("mlp_bias", json!(bias));
@@ -115,6 +133,18 @@ pub fn model_config(l: &Launch) -> Result<(Value, Vec<String>), InputError> {
         put("head_dim", json!(decided(l.kv_channels(), "--kv-channels")?));
     }
     Ok((config, notes))
+}
+
+/// Whether the arguments mean a block of GPT-2.
+fn first_generation(l: &Launch, gated: bool, bias: bool) -> Result<bool, InputError> {
+    let learned = decided(l.position_embedding_type(), "--position-embedding-type")? == "learned_absolute";
+    let whole = decided(l.kv_groups(), "--num-query-groups").ok() == l.heads().ok().flatten();
+    let wide = match (l.hidden_size(), l.heads(), l.kv_channels()) {
+        (Ok(Some(hidden)), Ok(Some(heads)), Ok(channels)) => heads as u64 * channels == hidden as u64,
+        _ => false,
+    };
+    let mla = decided(l.mla(), "--multi-latent-attention")?;
+    Ok(learned && bias && !gated && whole && wide && !mla)
 }
 
 /// The job of a launch, with remarks.
