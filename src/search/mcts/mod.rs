@@ -28,7 +28,7 @@ const MAX_NODES: usize = 2_000_000;
 pub struct Mcts {
     /// Weight of exploration.
     pub c: f64,
-    /// Share of the best in a node's value, the rest is the mean.
+    /// Share of the best in a node's value, the rest is the mean; in every second tree the other way round.
     pub mix: f64,
     /// How costs are brought to [0, 1].
     pub scale: ScaleKind,
@@ -73,10 +73,12 @@ impl Mcts {
         let mut visits = 0;
         for number in 0.. {
             let noise = if number == 0 { 0.0 } else { self.noise };
+            let mix_here = if number % 2 == 0 { self.mix } else { 1.0 - self.mix };
+            let config = Self { mix: mix_here, ..self.clone() };
             let mut search = Search {
-                config: self,
+                config: &config,
                 problem,
-                tree: Tree::new(self, mix(&[seed, number]), noise),
+                tree: Tree::new(&config, mix(&[seed, number]), noise),
                 walk: Walk::new(problem),
                 priors: PriorSampler::default(),
                 seed,
