@@ -27,7 +27,7 @@ use std::collections::BTreeSet;
 pub struct Genetic {
     /// Populations side by side.
     pub islands: usize,
-    /// Members of each; fewer where the budget allows less than ten generations.
+    /// Members of each; fewer where the budget allows less than fifty generations.
     pub population: usize,
     /// Children of a steady-state island per generation.
     pub offspring: usize,
@@ -63,13 +63,17 @@ impl Default for Genetic {
     }
 }
 
+/// Generations that a budget should allow: with 2 000 evaluations, populations of 10 came closer on every chain and every
+/// planning question that was measured than populations of 40.
+const GENERATIONS: u64 = 50;
+
 /// Attempts at a child that has not been priced yet.
 const ATTEMPTS: usize = 20;
 
 impl Genetic {
     fn sized(&self, remaining: Option<u64>) -> Self {
         let islands = self.islands.max(1);
-        let affordable = remaining.map_or(usize::MAX, |n| (n / 10) as usize / islands);
+        let affordable = remaining.map_or(usize::MAX, |n| (n / GENERATIONS) as usize / islands);
         let population = self.population.min(affordable).max(4);
         let elite = self.elite.min(population - 1);
         Self { islands, population, offspring: self.offspring.min(population).max(1), elite, ..self.clone() }
