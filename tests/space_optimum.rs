@@ -1,8 +1,8 @@
 //! Small spaces whose best plan is known by enumeration: exact search finds it and proves it, tree and genetic search come
 //! within 1 % where random search does not, and leaving out dominated strategies loses nothing.
 //!
-//! `ESPALIER_FULL=1` searches every instance with 20 seeds (minutes; the table of experiments/search_quality); otherwise two
-//! to six seeds each, all of which must come close. `ESPALIER_SHOW=1` prints every gap.
+//! `ESPALIER_FULL=1` searches every instance with 20 seeds (minutes; the table of experiments/search_quality); otherwise one
+//! to four seeds each, all of which must come close. `ESPALIER_SHOW=1` prints every gap.
 
 #[path = "planning/brute.rs"]
 mod brute;
@@ -129,7 +129,7 @@ fn tree_and_genetic_search_come_close_where_random_search_does_not() {
                 if near < seeds - seeds / 20 {
                     misses.push(format!("{name}, {backend_name}: {near} of {seeds} come close: {gaps_of:?}"));
                 }
-                let mut early = gaps(&space, backend, truth, FEW, if full { 20 } else { 5 });
+                let mut early = gaps(&space, backend, truth, FEW, if full { 20 } else { 3 });
                 early.sort_by(f64::total_cmp);
                 let median = early[early.len() / 2];
                 if median > CLOSE_EARLY {
@@ -150,7 +150,7 @@ fn tree_and_genetic_search_come_close_where_random_search_does_not() {
 }
 
 /// Seeds of the default run, by instance in turns.
-const SEEDS: [u64; 4] = [6, 2, 2, 2];
+const SEEDS: [u64; 4] = [4, 1, 2, 1];
 
 #[test]
 fn what_dominance_leaves_out_is_never_missed() {
