@@ -68,11 +68,8 @@ pub fn parse(text: &str) -> Result<Table, InputError> {
             let words: Vec<&str> = comment.split_whitespace().collect();
             if words.first() == Some(&"Rank") {
                 table.ranks = Some(table.ranks.unwrap_or(0) + 1);
-                if let Some(host) = words.iter().position(|w| *w == "on").and_then(|i| words.get(i + 1)) {
-                    if !hosts.contains(host) {
-                        hosts.push(host);
-                    }
-                }
+                let host = words.iter().position(|w| *w == "on").and_then(|i| words.get(i + 1));
+                hosts.extend(host.filter(|h| !hosts.contains(h)).copied().into_iter().collect::<Vec<_>>());
                 table.device = table.device.or_else(|| comment.split(']').nth(1).map(|d| d.trim().to_owned()));
             }
             if words.first() == Some(&"size") {

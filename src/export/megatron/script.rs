@@ -156,7 +156,7 @@ fn training(view: &View<'_>, bundle: &mut Bundle) -> Lines {
     );
     if view.chunks() > 1 {
         let step = view.micro_batch() * view.dp() * view.pp();
-        let batch = job.global_batch.div_ceil(step).min(4).max(1) * step;
+        let batch = job.global_batch.div_ceil(step).clamp(1, 4) * step;
         a.put(format!("--eval-global-batch-size {batch}"), "evaluation needs whole groups of micro-batches too");
     }
     match job.precision {

@@ -1,6 +1,7 @@
 //! What Megatron checks when it reads its arguments, in its order.
 
-use super::launch::{Cut, Launch};
+use super::derived::Cut;
+use super::launch::Launch;
 use super::layout::Layout;
 use super::offers;
 use crate::rules::{Fault, Finding, divides, fault_if, rules};

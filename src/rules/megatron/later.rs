@@ -1,6 +1,7 @@
 //! What Megatron checks after its configuration: process groups, the model, the schedule.
 
-use super::launch::{Cut, Launch};
+use super::derived::Cut;
+use super::launch::Launch;
 use super::offers;
 use super::pattern::Pattern;
 use crate::rules::{Fault, Finding, divides, fault_if, rules};

@@ -5,6 +5,7 @@
 
 mod arguments;
 mod config;
+pub mod derived;
 pub mod flags;
 mod later;
 pub mod launch;
