@@ -7,7 +7,7 @@ use espalier::export::view::View;
 use espalier::export::{Form, legal, megatron, write};
 use espalier::import::megatron::{Text, plan as imported};
 use espalier::job::Job;
-use espalier::plan::{Chunk, LayerStrategy, Plan, Recompute, Spine, validate};
+use espalier::plan::{Chunk, LayerStrategy, Plan, Recompute, validate};
 use espalier::rules::megatron::offers::even_split;
 use espalier::rules::megatron::{accepts, broken};
 use espalier::rules::targets::Target;
@@ -137,7 +137,6 @@ fn layers_that_do_not_divide_are_written_out() {
         });
         let model = espalier::model::import::from_json("m", &config.to_string(), None).unwrap();
         let job = Job::new(64, 4096);
-        let spine = Spine::new(&model, &job);
         let pool = instances::cluster(&format!("h100x8:{}", stages.max(8) / 8)).unwrap().pools.remove(0);
         let split = even_split(layers, stages);
         let mut first = 0u32;

@@ -95,3 +95,62 @@ fn nothing_is_refused_before_it_is_decided() {
     launch.set("tensor_model_parallel_size", megatron::Value::Int(8));
     assert_eq!(BOOK.first_broken(&launch).map(|rule| rule.id), Some("heads_divisible_by_tp"));
 }
+
+/// A launch of which only these sizes are decided.
+fn partial(world: u64, sizes: &[(&str, i64)]) -> Launch {
+    let mut launch = Launch::undecided();
+    launch.world = Ok(world);
+    for (name, n) in sizes {
+        launch.set(name, megatron::Value::Int(*n));
+    }
+    launch.set("tensor_parallel_num_weight_shards", megatron::Value::Nothing);
+    launch.set("expert_tensor_parallel_num_weight_shards", megatron::Value::Nothing);
+    launch
+}
+
+#[test]
+fn published_recipes_are_legal_as_far_as_they_say() {
+    let Some(path) = reference::path("measured/expert_plans.csv") else { return };
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut lines = text.lines();
+    let header: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let mut checked = 0;
+    for line in lines {
+        let cells: Vec<&str> = line.split(',').collect();
+        let number = |name: &str| cells[header.iter().position(|h| *h == name).unwrap()].parse::<i64>();
+        let keys = ["gpus", "tp", "pp", "cp", "mbs", "gbs"].map(|k| number(k).ok());
+        // Some rows hold two plans in one cell, as `1 (4)`.
+        let [Some(gpus), Some(tp), Some(pp), Some(cp), Some(mbs), Some(gbs)] = keys else { continue };
+        let launch = partial(
+            gpus as u64,
+            &[
+                ("tensor_model_parallel_size", tp),
+                ("pipeline_model_parallel_size", pp),
+                ("context_parallel_size", cp),
+                ("expert_model_parallel_size", number("ep").unwrap_or(1)),
+                ("expert_tensor_parallel_size", 1),
+                ("micro_batch_size", mbs),
+                ("global_batch_size", gbs),
+            ],
+        );
+        assert!(broken(&launch).is_empty(), "{line}: {:?}", broken(&launch));
+        assert!(launch.dp().is_ok() && launch.expert_dp().is_ok(), "{line}");
+        checked += 1;
+    }
+    assert!(checked > 150, "{checked}");
+}
+
+#[test]
+fn a_recipe_that_needs_more_devices_than_it_names_is_refused_with_the_arithmetic() {
+    let sizes = [
+        ("tensor_model_parallel_size", 1),
+        ("context_parallel_size", 1),
+        ("pipeline_model_parallel_size", 8),
+        ("expert_model_parallel_size", 64),
+        ("expert_tensor_parallel_size", 1),
+    ];
+    let list = broken(&partial(64, &sizes));
+    assert_eq!(list[0].id, "world_divisible_by_etp_ep_pp");
+    assert!(list[0].why.contains("ETP 1 * EP 64 * PP 8 = 512"), "{}", list[0].why);
+    assert!(broken(&partial(1024, &sizes)).is_empty());
+}

@@ -23,6 +23,8 @@ def megatron_arguments(folder):
     words = subprocess.run(["bash", "-c", script], capture_output=True, check=True).stdout.decode().split("\0")[:-1]
     world = int(words[words.index("--nnodes") + 1]) * int(words[words.index("--nproc-per-node") + 1])
     exported = re.findall(r"^export (\w+)=(\S+)", (folder / "megatron.sh").read_text(), re.M)
+    # TransformerEngine, which has the fused rotary embedding, is not installed here.
+    words.append("--no-rope-fusion")
     return {"id": folder.name, "world": world, "arch": 9, "env": dict(exported), "args": words[words.index("pretrain_gpt.py") + 1 :]}
 
 
@@ -31,8 +33,11 @@ def world_of(folder):
 
 
 def deepspeed(folder):
+    import deepspeed.comm
     from deepspeed.runtime.config import DeepSpeedConfig
 
+    # Without a process group it would take the world for 1.
+    deepspeed.comm.get_rank = lambda *_: 0
     config = json.loads((folder / "ds_config.json").read_text())
     ways = config.get("tensor_parallel", {}).get("autotp_size", 1) * config.get("pipeline", {}).get("stages", 1)
     ways *= config.get("sequence_parallel_size", 1)
@@ -63,13 +68,17 @@ def accelerate(folder):
 
     path = str(folder / "accelerate.yaml")
     load_config_from_file(path)
-    mesh = {
-        key.removeprefix("parallelism_config_"): value
-        for key, value in (yaml.safe_load(Path(path).read_text()).get("parallelism_config") or {}).items()
-    }
+    fields = yaml.safe_load(Path(path).read_text())
+    mesh = {key.removeprefix("parallelism_config_"): n for key, n in (fields.get("parallelism_config") or {}).items()}
     if mesh:
-        config = ParallelismConfig(**mesh)
-        config._validate_accelerator(types.SimpleNamespace(num_processes=world_of(folder), multi_device=True))
+        accelerator = types.SimpleNamespace(
+            num_processes=world_of(folder),
+            multi_device=True,
+            is_fsdp2="fsdp_config" in fields,
+            is_main_process=False,
+            distributed_type=fields["distributed_type"],
+        )
+        ParallelismConfig(**mesh)._validate_accelerator(accelerator)
 
 
 CHECKS = {"ds_config.json": deepspeed, "torchtitan_plan.py": torchtitan, "accelerate.yaml": accelerate}

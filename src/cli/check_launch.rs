@@ -13,6 +13,7 @@ use crate::report;
 use crate::rules::megatron::{ADVICE, Launch, accepts, broken};
 use crate::rules::{Broken, Moment, deepspeed, torchtitan};
 use crate::space::check::{Checked, check};
+use crate::space::host::{HostMemory, offload};
 use crate::space::planner::{Inputs, Watch, plan};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -124,6 +125,7 @@ pub(super) struct Priced {
     pub inputs: Inputs,
     pub checked: Checked,
     pub better: Option<Better>,
+    pub host: Option<HostMemory>,
     pub notes: Vec<String>,
 }
 
@@ -145,8 +147,21 @@ pub(super) fn price(args: &LaunchArgs, launch: &Launch) -> Result<Priced, Failur
     let spine = Spine::new(&inputs.model, &inputs.job);
     let imported = import::plan(launch, &spine)?;
     notes.extend(imported.notes);
-    let checked = check(&inputs, &imported.plan)?;
-    Ok(Priced { question: self_contained(&question)?, better: better(&inputs, &checked), inputs, checked, notes })
+    let mut checked = check(&inputs, &imported.plan)?;
+    let fraction = launch.optimizer_offload_fraction().ok().flatten().unwrap_or(1.0);
+    let offloaded = launch.optimizer_cpu_offload().unwrap_or(false);
+    let host = offloaded.then(|| inputs.pool().map(|pool| offload(&mut checked, fraction, pool))).transpose()?;
+    if let Some(host) = &host {
+        let gb = |bytes: f64| format!("{:.0} GB", bytes / 1e9);
+        let has = host.available_bytes.map_or("unknown".to_owned(), gb);
+        notes.push(format!(
+            "host memory of a node: {} of optimizer states, {} at the peak with gradients and pinned copies, of {has}; time of the \
+             transfers is not priced",
+            gb(host.states_bytes),
+            gb(host.peak_bytes)
+        ));
+    }
+    Ok(Priced { host, question: self_contained(&question)?, better: better(&inputs, &checked), inputs, checked, notes })
 }
 
 /// Where the sizes of the arguments are not those of the model.
@@ -294,6 +309,7 @@ fn megatron(args: &LaunchArgs, given: &str, output: &Output) -> Ended {
                 document[key] = value;
             }
         }
+        document["host_memory"] = json!(p.host);
         document["notes"] = json!(p.notes);
         document["cluster_assumed"] = json!(args.cluster.is_none());
         if let Some(b) = &p.better {
@@ -330,7 +346,11 @@ fn megatron(args: &LaunchArgs, given: &str, output: &Output) -> Ended {
     Ok(match (legal && later.is_empty(), &priced) {
         (false, _) if !legal => ILLEGAL,
         (false, _) => ILLEGAL,
-        (true, Some(p)) if !p.checked.fits && args.cluster.is_some() => DOES_NOT_FIT,
+        (true, Some(p))
+            if args.cluster.is_some() && !(p.checked.fits && p.host.is_none_or(|h| h.fits != Some(false))) =>
+        {
+            DOES_NOT_FIT
+        }
         _ => ANSWERED,
     })
 }

@@ -8,6 +8,7 @@ pub mod diagnose;
 pub mod explain;
 pub mod fast;
 pub mod galvatron;
+pub mod host;
 pub mod layerwise;
 pub mod min_gpus;
 pub mod moves;

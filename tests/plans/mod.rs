@@ -57,7 +57,7 @@ pub fn even_plan(c: &Case, pipeline: u32, chunks: u32, micro_batches: u64, main:
         let (mut strategies, mut seen, first) = (Vec::new(), 0, next);
         while next < c.spine.parts.len() {
             let layer = c.spine.class_of(next).kind == PartKind::Layer;
-            if layer && seen == *n || !layer && seen == *n && x + 1 < split.len() {
+            if seen == *n && (layer || x + 1 < split.len()) {
                 break;
             }
             strategies.push(adapted(&c.spine, next, main));

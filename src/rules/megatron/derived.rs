@@ -233,9 +233,10 @@ impl Launch {
         let (first, last) = (given(first)?, given(last)?);
         let mut per_rank = if first.is_some() || last.is_some() {
             let ends = first.unwrap_or(0).saturating_add(last.unwrap_or(0));
-            let inner = pp.checked_sub(u64::from(first.is_some()) + u64::from(last.is_some())).ok_or(Undecided)?;
-            let rest = layers.checked_sub(ends).ok_or(Undecided)?;
-            if inner > 0 && !divides(rest, inner) || inner == 0 && rest > 0 {
+            // With one stage both ends are it, and the last one counts.
+            let inner = pp.saturating_sub(u64::from(first.is_some()) + u64::from(last.is_some()));
+            let rest = layers.saturating_sub(ends);
+            if inner > 0 && (ends > layers || !divides(rest, inner)) {
                 return Err(Undecided);
             }
             vec![rest.checked_div(inner).unwrap_or(0); pp as usize]
