@@ -1,5 +1,6 @@
 //! `espalier plan`: search for a plan.
 
+use super::check::legality;
 use super::galvatron::{self, GalvatronArgs};
 use super::output::{Output, say};
 use super::progress::{Bar, interrupt};
@@ -10,6 +11,7 @@ use crate::error::{InputError, Kind};
 use crate::plan::file;
 use crate::question::Question;
 use crate::report;
+use crate::rules::Broken;
 use crate::search::budget::Stop;
 use crate::search::checkpoint::Checkpointing;
 use crate::space::answer::Answer;
@@ -57,7 +59,7 @@ struct Document<'a> {
     #[serde(flatten)]
     answer: &'a Answer,
     legal: Option<bool>,
-    broken_rules: [(); 0],
+    broken_rules: &'a [Broken],
 }
 
 /// Runs it.
@@ -87,17 +89,16 @@ pub(super) fn run(args: Args, output: &Output) -> Ended {
     threads(&inputs.search)?;
     let mut bar = Bar::new("pricing uniform plans");
     let watch = Watch { interrupt: interrupt(), observer: Some(&mut bar), quick: false, checkpoint };
-    let mut answer = plan(&inputs, watch)?;
+    let answer = plan(&inputs, watch)?;
     drop(bar);
-    if let Some(target) = &inputs.search.target {
-        answer.notes.push(format!("the rules of the target `{target}` are not checked yet"));
-    }
+    let target = inputs.search.target.as_ref();
+    let broken = target.map(|target| legality(target, &inputs, &answer.plan)).transpose()?;
     let document = serde_json::to_value(Document {
         schema: file::SCHEMA,
         question: &question,
         answer: &answer,
-        legal: None,
-        broken_rules: [],
+        legal: broken.as_ref().map(Vec::is_empty),
+        broken_rules: broken.as_deref().unwrap_or_default(),
     })
     .map_err(|e| super::Failure::Internal(e.to_string()))?;
     // A file that cannot be written does not take the answer with it.

@@ -33,6 +33,9 @@ pub(super) struct SearchArgs {
     /// Forbid values of a dimension, e.g. recompute=full
     #[arg(long, value_name = "DIM=VALUES", value_parser = values::constraint)]
     pub forbid: Vec<Constraint>,
+    /// Framework that is to run the plan: only what its rules accept is looked at
+    #[arg(long, value_name = "NAME", value_parser = values::target)]
+    pub target: Option<String>,
     /// Threads, at most one per processor (or 16); never changes the answer of a search without --max-time
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = values::threads)]
     pub threads: Option<usize>,
@@ -48,6 +51,7 @@ impl SearchArgs {
         options.target_gap = self.target_gap.or(options.target_gap);
         options.top = self.top.unwrap_or(options.top);
         options.threads = self.threads.or(options.threads);
+        options.target = self.target.clone().or(options.target.take());
         options.fix.retain(|old| !self.fix.iter().any(|new| new.dim == old.dim));
         options.fix.extend(self.fix.iter().cloned());
         options.forbid.extend(self.forbid.iter().cloned());

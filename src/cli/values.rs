@@ -115,6 +115,18 @@ pub(super) fn backend(text: &str) -> Result<String, InputError> {
     }
 }
 
+/// A framework by name.
+pub(super) fn target(text: &str) -> Result<String, InputError> {
+    text.parse::<crate::rules::targets::Target>().map(|t| t.name().to_owned())
+}
+
+/// `NAME=VALUE` of an environment; an empty value means that it is not set.
+pub(super) fn variable(text: &str) -> Result<(String, String), InputError> {
+    let parts = text.split_once('=').map(|(name, value)| (name.trim(), value.trim()));
+    let parts = parts.filter(|(name, _)| !name.is_empty());
+    parts.map(|(n, v)| (n.to_owned(), v.to_owned())).ok_or_else(|| refuse(text, "NAME=VALUE, or NAME= for none"))
+}
+
 /// Repairs of Galvatron's cost model.
 pub(super) fn repairs(text: &str) -> Result<Repairs, InputError> {
     let known = ["all", "none"].into_iter().chain(Repair::ALL.map(Repair::name));

@@ -5,6 +5,7 @@
 mod breakdown;
 mod check;
 mod galvatron;
+mod launch;
 mod layers;
 
 mod min_gpus;
@@ -15,9 +16,11 @@ mod refusal;
 mod schedule;
 mod style;
 mod table;
+mod versus;
 
 pub use check::check;
 pub use galvatron::galvatron;
+pub use launch::{LaunchReport, better, launch, remarks};
 pub use layers::{Shape, shape};
 
 pub use min_gpus::min_gpus;
@@ -28,6 +31,7 @@ pub use refusal::infeasible;
 pub use schedule::schedule;
 pub use style::Style;
 pub use table::{Align, Table};
+pub use versus::{sides, versus};
 
 /// Columns of a report.
 pub const WIDTH: usize = 110;
