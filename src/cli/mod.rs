@@ -3,6 +3,7 @@
 //! Exit codes: 0 answered; 1 internal error; 2 bad input; 3 infeasible or does not fit; 4 a limit was met before there was a
 //! plan; 5 illegal for the target; 130 interrupted (the best so far is printed).
 
+mod accuracy;
 mod check;
 mod export;
 mod failure;
@@ -67,6 +68,8 @@ enum Command {
     MinGpus(Box<min_gpus::Args>),
     /// Search for a pipeline schedule, or judge a given one
     Schedule(Box<schedule::Args>),
+    /// Compare prices with published measurements
+    Accuracy(Box<accuracy::Args>),
     /// Write a schedule or a plan for another tool
     Export(Box<export::Args>),
 }
@@ -85,6 +88,7 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(&args, &output),
         Command::Model(args) => model::run(&args, &output),
         Command::MinGpus(args) => min_gpus::run(&args, &output),
+        Command::Accuracy(args) => accuracy::run(&args, &output),
         Command::Export(args) => export::run(&args, &output),
         Command::Schedule(args) => schedule::run(&args, &output),
     }));

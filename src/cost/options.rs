@@ -2,11 +2,12 @@
 //!
 //! Every switch exists so that its effect can be shown; all are on by default.
 
+use super::software::Software;
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// Switches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CostOptions {
     /// Groups that run at once share a node's NICs. Off: each has them to itself.
@@ -17,11 +18,14 @@ pub struct CostOptions {
     pub head: bool,
     /// Peak memory is the maximum over moments. Off: the sum of each moment's maximum.
     pub moments: bool,
+    /// Conventions of the framework.
+    #[serde(skip_serializing_if = "Software::is_usual")]
+    pub software: Software,
 }
 
 impl Default for CostOptions {
     fn default() -> Self {
-        Self { nic_sharing: true, overlap: true, head: true, moments: true }
+        Self { nic_sharing: true, overlap: true, head: true, moments: true, software: Software::default() }
     }
 }
 

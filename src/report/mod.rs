@@ -2,6 +2,7 @@
 //!
 //! Every function here turns finished answers into text; nothing is computed that the JSON output does not also have.
 
+mod accuracy;
 mod breakdown;
 mod check;
 mod galvatron;
@@ -16,6 +17,7 @@ mod schedule;
 mod style;
 mod table;
 
+pub use accuracy::accuracy;
 pub use check::check;
 pub use galvatron::galvatron;
 pub use layers::{Shape, shape};

@@ -1,0 +1,191 @@
+//! Predictions against measurements, over a table and by group.
+
+use super::case::{Case, Peak};
+use super::left_out::LeftOut;
+use super::statistics::{Errors, errors, kendall_tau};
+use super::table::Row;
+use rayon::prelude::*;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Quantity {
+    /// Iteration time.
+    Time,
+    /// Peak memory.
+    Memory,
+}
+
+/// By what rows are grouped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// Publication.
+    Source,
+    /// Device.
+    Gpu,
+    /// Framework.
+    Framework,
+}
+
+/// A row with both figures.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Compared {
+    /// Its name in the table.
+    pub id: String,
+    /// Publication.
+    pub source: String,
+    /// Device.
+    pub gpu: String,
+    /// Framework.
+    pub framework: &'static str,
+    /// Runs that answer the same question: model, devices, batch.
+    pub question: String,
+    /// Seconds or bytes.
+    pub predicted: f64,
+    /// Likewise.
+    pub measured: f64,
+}
+
+/// Rows of a group.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Set {
+    /// The group.
+    pub name: String,
+    /// What is compared.
+    pub quantity: Quantity,
+    /// Errors.
+    #[serde(flatten)]
+    pub errors: Errors,
+    /// Mean over questions of the rank correlation of rival plans, weighted by their number; questions of at least three.
+    pub kendall_tau: Option<f64>,
+    /// Rows without a comparison, by reason.
+    pub left_out: BTreeMap<String, usize>,
+}
+
+/// A table, compared.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    /// Rows with both figures.
+    pub rows: Vec<Compared>,
+    /// Rows without, with their group's name and the reason.
+    pub left_out: Vec<(Row1, LeftOut)>,
+}
+
+/// What is kept of a row that is left out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Row1 {
+    /// Its name in the table.
+    pub id: String,
+    /// Publication.
+    pub source: String,
+    /// Device as written.
+    pub gpu: String,
+    /// Framework as written.
+    pub framework: String,
+}
+
+fn question(case: &Case) -> String {
+    format!(
+        "{} {} {} {} {}",
+        case.model.name, case.pool.name, case.pool.devices, case.job.global_batch, case.job.sequence
+    )
+}
+
+fn compare_row(row: &Row, quantity: Quantity) -> Result<Compared, LeftOut> {
+    let case = Case::read(row)?;
+    if case.crashed {
+        return Err(LeftOut::Crashed);
+    }
+    let peak: Option<Peak> = case.peak;
+    match quantity {
+        Quantity::Time if case.iteration_s.is_none() => return Err(LeftOut::NotMeasured),
+        Quantity::Memory if peak.is_none() => return Err(LeftOut::NotMeasured),
+        _ => {}
+    }
+    let estimate = case.estimate().map_err(|_| LeftOut::Inconsistent)?;
+    let (predicted, measured) = match (quantity, case.iteration_s, peak) {
+        (Quantity::Time, Some(t), _) => (estimate.iteration_time_s, t),
+        (Quantity::Memory, _, Some(peak)) => (case.predicted_peak(&estimate, &peak), peak.bytes),
+        _ => return Err(LeftOut::NotMeasured),
+    };
+    Ok(Compared {
+        question: question(&case),
+        id: case.id,
+        source: case.source,
+        gpu: case.pool.device.name,
+        framework: case.framework,
+        predicted,
+        measured,
+    })
+}
+
+/// Compares every row of a table.
+pub fn compare(rows: &[Row], quantity: Quantity) -> Comparison {
+    let results: Vec<Result<Compared, LeftOut>> = rows.par_iter().map(|row| compare_row(row, quantity)).collect();
+    let mut comparison = Comparison { rows: Vec::new(), left_out: Vec::new() };
+    for (row, result) in rows.iter().zip(results) {
+        match result {
+            Ok(compared) => comparison.rows.push(compared),
+            Err(why) => {
+                let cell = |column: &str| row.or_blank(column).to_owned();
+                let kept =
+                    Row1 { id: cell("id"), source: cell("source"), gpu: cell("gpu"), framework: cell("framework") };
+                comparison.left_out.push((kept, why));
+            }
+        }
+    }
+    comparison
+}
+
+/// Rank correlation within each question of at least three rivals, averaged by their number.
+fn tau_by_question(rows: &[&Compared]) -> Option<f64> {
+    let mut questions: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
+    for row in rows {
+        questions.entry(&row.question).or_default().push((row.predicted, row.measured));
+    }
+    let taus: Vec<(f64, f64)> = questions
+        .values()
+        .filter(|pairs| pairs.len() >= 3)
+        .filter_map(|pairs| Some((kendall_tau(pairs)?, pairs.len() as f64)))
+        .collect();
+    let weight: f64 = taus.iter().map(|t| t.1).sum();
+    (weight > 0.0).then(|| taus.iter().map(|(t, w)| t * w).sum::<f64>() / weight)
+}
+
+impl Comparison {
+    /// Figures of all rows together and of each group.
+    pub fn sets(&self, by: By, quantity: Quantity) -> Vec<Set> {
+        let of_row = |row: &Compared| match by {
+            By::Source => row.source.clone(),
+            By::Gpu => row.gpu.clone(),
+            By::Framework => row.framework.to_owned(),
+        };
+        let of_left = |row: &Row1| match by {
+            By::Source => row.source.clone(),
+            By::Gpu => row.gpu.clone(),
+            By::Framework => super::conventions::framework(&row.framework).unwrap_or(&row.framework).to_owned(),
+        };
+        let mut groups: BTreeMap<String, (Vec<&Compared>, BTreeMap<String, usize>)> = BTreeMap::new();
+        for row in &self.rows {
+            groups.entry(of_row(row)).or_default().0.push(row);
+        }
+        for (row, why) in &self.left_out {
+            *groups.entry(of_left(row)).or_default().1.entry(why.to_string()).or_default() += 1;
+        }
+        let set = |name: String, rows: &[&Compared], left_out: BTreeMap<String, usize>| {
+            let pairs: Vec<(f64, f64)> = rows.iter().map(|r| (r.predicted, r.measured)).collect();
+            let none = Errors { rows: 0, mape: 0.0, median: 0.0, p95: 0.0, worst: 0.0, bias: 0.0 };
+            Set { name, quantity, errors: errors(&pairs).unwrap_or(none), kendall_tau: tau_by_question(rows), left_out }
+        };
+        let all: Vec<&Compared> = self.rows.iter().collect();
+        let mut reasons = BTreeMap::new();
+        for (_, why) in &self.left_out {
+            *reasons.entry(why.to_string()).or_default() += 1;
+        }
+        let mut sets = vec![set("all".to_owned(), &all, reasons)];
+        sets.extend(groups.into_iter().map(|(name, (rows, left_out))| set(name, &rows, left_out)));
+        sets
+    }
+}

@@ -1,0 +1,83 @@
+//! What a framework keeps, allocates and overlaps, beyond what the model and the strategy decide.
+//!
+//! The default is a framework of 2026 with fused attention, no dropout and all overlaps. A table of runs, or a target, says
+//! what another one does differently; each field is a fact about its code or its flags, none is fitted to a source.
+
+use serde::{Deserialize, Serialize};
+
+/// What selective recomputation redoes instead of keeping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Selective {
+    /// The scores of unfused attention (Korthikanti 2022, section 5).
+    pub scores: bool,
+    /// Outputs of norms in front of products.
+    pub norms: bool,
+    /// Outputs of activation functions.
+    pub activations: bool,
+    /// Outputs of activation functions inside routed experts.
+    pub expert_activations: bool,
+    /// Products that expand a latent into heads.
+    pub latent: bool,
+    /// Everything in dense MLPs.
+    pub mlp: bool,
+}
+
+impl Default for Selective {
+    fn default() -> Self {
+        Self { scores: true, norms: true, activations: true, expert_activations: true, latent: true, mlp: false }
+    }
+}
+
+impl Selective {
+    /// Nothing yet.
+    pub const NONE: Self =
+        Self { scores: false, norms: false, activations: false, expert_activations: false, latent: false, mlp: false };
+}
+
+/// Conventions of a framework.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Software {
+    /// Attention writes its scores to memory instead of fusing them away.
+    pub scores: bool,
+    /// Masks of dropout behind every branch are kept.
+    pub dropout: bool,
+    /// Masks of dropout on attention scores are kept.
+    pub score_dropout: bool,
+    /// What selective recomputation redoes.
+    pub selective: Selective,
+    /// Bytes held per token and vocabulary entry of a rank while the loss is computed.
+    pub loss_bytes: f64,
+    /// Work areas of libraries inside the framework's allocator, bytes.
+    pub workspace: f64,
+    /// Bytes of optimizer state per parameter beside moments and master weights.
+    pub extra_optimizer: f64,
+    /// Gathers and scatters of tensor parallelism overlap with products.
+    pub tensor_overlap: bool,
+    /// Gradients are reduced while the backward pass goes on, and updated weights gathered during the forward pass.
+    pub data_overlap: bool,
+}
+
+impl Default for Software {
+    fn default() -> Self {
+        Self {
+            scores: false,
+            dropout: false,
+            score_dropout: false,
+            selective: Selective::default(),
+            loss_bytes: super::options::LOSS_BYTES,
+            workspace: 0.0,
+            extra_optimizer: 0.0,
+            tensor_overlap: true,
+            data_overlap: true,
+        }
+    }
+}
+
+impl Software {
+    /// Whether it is the default.
+    pub fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
+}
