@@ -34,6 +34,8 @@ pub struct Conventions {
     pub experts_follow_tensor: bool,
     /// How layers are cut.
     pub cut: Option<Cut>,
+    /// A device of Hopper or later.
+    pub hopper: bool,
 }
 
 /// Names in tables, and ours, looked through in order.
@@ -89,6 +91,7 @@ pub fn of(row: &Row, arguments: Option<&Arguments>) -> Result<Conventions, LeftO
         ulysses: flags.contains("a2a (ulysses") || flags.contains("cp a2a"),
         experts_follow_tensor: megatron,
         cut: cut(framework, row, &flags)?,
+        hopper: ["H1", "H2", "GH", "B1", "B2", "B3", "GB"].iter().any(|p| row.or_blank("gpu").starts_with(p)),
     };
     if let Some(arguments) = arguments {
         arguments.apply(&mut conventions)?;
@@ -111,6 +114,15 @@ fn unmodelled(flags: &str) -> Result<(), LeftOut> {
     Ok(())
 }
 
+/// Bytes per token and vocabulary entry at the loss: the logits in the activations' format and once more in fp32
+/// (Megatron-LM `core/tensor_parallel/cross_entropy.py`).
+const LOSS: f64 = 6.0;
+/// The same where the loss is fused: 2 of logits and 2 of their gradients.
+pub(super) const FUSED_LOSS: f64 = 4.0;
+/// Bytes per parameter of one layer that buffers of weight gradients take: 2 for the placeholders that Transformer Engine
+/// returns, and 0.7 fitted to 15 allocator peaks (SimuMax v1.2 B200, all within 0.5 %; 2026-11).
+const GRADIENT_BUFFERS: f64 = 2.7;
+
 fn software(framework: &str, row: &Row, flags: &str, half: bool) -> Software {
     let fused = row.flag("flash_attn").unwrap_or(true);
     let says = |words: &[&str]| words.iter().any(|w| flags.contains(w));
@@ -125,7 +137,15 @@ fn software(framework: &str, row: &Row, flags: &str, half: bool) -> Software {
         "megatron-deepspeed" | "megatron-lm" => says(&["overlap grad", "overlap-grad-reduce"]),
         _ => true,
     };
+    let transformer_engine = matches!(framework, "megatron-lm" | "nemo" | "megatron-bridge");
     Software {
+        loss_bytes: match framework {
+            _ if flags.contains("ce fusion on") => FUSED_LOSS,
+            "megatron-lm" | "nemo" | "megatron-bridge" | "megatron-deepspeed" => LOSS,
+            _ => Software::default().loss_bytes,
+        },
+        gradient_buffers: if transformer_engine { GRADIENT_BUFFERS } else { 0.0 },
+        expert_outputs: !transformer_engine,
         scores: !fused,
         // The classic recipes of GPT-3 train with dropout of 0.1.
         dropout: !fused,

@@ -16,6 +16,8 @@ use serde_json::{Map, Value};
 /// Entries of GPT-2's vocabulary, with which Megatron-LM's tests tokenize.
 const GPT2_VOCABULARY: u64 = 50_257;
 
+const MIB: f64 = 1_048_576.0;
+
 /// Arguments by name, without leading dashes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Arguments(Map<String, Value>);
@@ -153,6 +155,12 @@ impl Arguments {
         let flash = self.on("use-flash-attn") || backend == "flash" || backend == "fused";
         software.scores = matches!(backend.as_str(), "unfused" | "local") || (local && !flash);
         let dropout = |name: &str| self.number(name).unwrap_or(0.1) > 0.0;
+        if self.on("cross-entropy-loss-fusion") {
+            software.loss_bytes = super::conventions::FUSED_LOSS;
+        }
+        // Deterministic cuBLAS keeps eight areas of 4 MiB for each of two handles, Transformer Engine one of its own: 4 MiB,
+        // from Hopper on 32 MiB.
+        software.workspace = MIB * (64.0 + if conventions.hopper { 32.0 } else { 4.0 });
         software.dropout = dropout("hidden-dropout");
         software.score_dropout = software.scores && dropout("attention-dropout");
         software.tensor_overlap = self.on("tp-comm-overlap");

@@ -13,6 +13,7 @@ use super::states::{StateBytes, States};
 use crate::cluster::Pool;
 use crate::job::{Job, Precision};
 use crate::model::{Masked, Op, OpKind, Shard, Span, Stream, Sublayer, SublayerKind};
+use super::software::Software;
 use crate::plan::{LayerStrategy, Layout, PartClass, PartKind, Recompute, Spine};
 use crate::units::{Bytes, Flops, Seconds};
 use serde::{Deserialize, Serialize};
@@ -109,6 +110,8 @@ pub struct Pricer<'a> {
     per: StateBytes,
     options: CostOptions,
     memory_bandwidth: f64,
+    /// The distinct layers, whose buffers are alive while the head runs.
+    layers: Vec<PartClass>,
 }
 
 /// The frame in which parts are priced: the same for all parts of a plan.
@@ -172,10 +175,35 @@ impl<'a> Pricer<'a> {
             job,
             kernels: Kernels::new(&pool.device, job.precision),
             network: Network::new(pool, options.nic_sharing),
-            per: StateBytes::of(job),
+            per: StateBytes::of(job).with_optimizer(options.software.extra_optimizer),
             options,
             memory_bandwidth: pool.device.memory_bandwidth.0,
+            layers: Vec::new(),
         }
+    }
+
+    /// The same beside the layers of `spine`: what of theirs stays while the head runs is counted with the head.
+    pub fn beside(self, spine: &Spine) -> Self {
+        let layers = spine.classes.iter().filter(|c| c.kind == PartKind::Layer).cloned().collect();
+        Self { layers, ..self }
+    }
+
+    /// Bytes of buffers for weight gradients of the largest layer under the head's cuts.
+    fn layer_buffers(&self, strategy: &LayerStrategy, mesh: Mesh) -> f64 {
+        let per = self.software().gradient_buffers;
+        if per == 0.0 {
+            return 0.0;
+        }
+        let samples = self.samples(strategy, mesh);
+        let dense = |class: &PartClass| {
+            let cut = self.cut(class, strategy, samples);
+            class.sublayers.iter().map(|s| self.sublayer(s, &cut).dense).sum::<f64>()
+        };
+        per * self.layers.iter().map(dense).fold(0.0, f64::max)
+    }
+
+    fn software(&self) -> &Software {
+        &self.options.software
     }
 
     /// The switches in force.
@@ -244,10 +272,13 @@ impl<'a> Pricer<'a> {
             whole: Tally::default(),
             largest_redo: 0.0,
             boundary: 0.0,
+            gathered: 0.0,
             shards: [Shards::default(); 2],
             per: self.per,
             update_rate: self.memory_bandwidth * options::OPTIMIZER_EFFICIENCY,
             overlap: self.options.overlap,
+            data_overlap: self.options.overlap && self.software().data_overlap,
+            buffers: 0.0,
         };
         let head_like = matches!(part.kind, PartKind::Head | PartKind::Embedding);
         if head_like && !self.options.head {
@@ -266,7 +297,12 @@ impl<'a> Pricer<'a> {
             let copy = part.owns_vocab || mesh.pipeline > 1;
             self.vocabulary(part, vocab, copy, tp_group, &cut, &mut base.whole, &mut base.price);
         }
+        base.buffers = self.software().gradient_buffers * base.whole.dense;
+        if part.kind == PartKind::Head {
+            base.buffers += self.layer_buffers(strategy, mesh);
+        }
         base.boundary = part.boundary as f64 * cut.own_tokens * self.kernels.element;
+        base.gathered = part.boundary as f64 * cut.tokens * self.kernels.element;
         base.shards = self.shards(strategy, mesh.stage_devices, &base.whole);
         base
     }
@@ -343,7 +379,7 @@ impl<'a> Pricer<'a> {
                         let bytes = m * kk * product_element;
                         tally.kept += bytes;
                         // What attention gave is dear to redo, what an activation gave is cheap.
-                        if !tally.has_attention() {
+                        if !tally.has_attention() && self.software().selective.activations {
                             tally.droppable += bytes;
                         }
                     }
@@ -352,7 +388,9 @@ impl<'a> Pricer<'a> {
                         inputs_kept.push(input);
                         let bytes = cut.own_tokens * i * product_element;
                         tally.kept += bytes;
-                        tally.droppable += bytes;
+                        if self.software().selective.norms {
+                            tally.droppable += bytes;
+                        }
                     }
                     _ => {}
                 }
@@ -361,7 +399,9 @@ impl<'a> Pricer<'a> {
                 let values = width as f64 * instances as f64 / ways(shard) * tokens_of(shard);
                 let time = k.streaming(Bytes(2.0 * element * values));
                 tally.forward += time;
-                tally.redo += time;
+                if self.software().selective.norms {
+                    tally.redo += time;
+                }
                 tally.backward += k.streaming(Bytes(4.0 * element * values));
                 tally.kept += element * values;
                 tally.dense += parameters as f64;
@@ -402,7 +442,12 @@ impl<'a> Pricer<'a> {
                 // Residual sums and rotations need nothing for their backward pass; activations and gates keep their inputs.
                 if shard != Shard::Replicated && !op.name.contains("rotary") && !op.name.contains("rope") {
                     tally.kept += element * values * reads as f64;
-                    tally.redo += time;
+                    if self.software().selective.activations {
+                        tally.redo += time;
+                    }
+                } else if op.name == "residual" && self.software().dropout {
+                    // A mask of one byte.
+                    tally.kept += values;
                 }
             }
             OpKind::Weights { parameters, shard } => tally.dense += parameters as f64 / ways(shard),
@@ -420,16 +465,19 @@ impl<'a> Pricer<'a> {
                 let permute = k.streaming(Bytes(4.0 * element * cut.own_tokens * top_k as f64 * i));
                 tally.forward += up + down + act + permute;
                 tally.backward += (up + down) * 2.0 + act * 1.5 + permute;
-                tally.redo += act;
+                if self.software().selective.expert_activations {
+                    tally.redo += act;
+                    tally.droppable += copies * f * product_element;
+                }
                 tally.experts += local * (products * i * f + if bias { f * (products - 1.0) + i } else { 0.0 });
                 tally.dispatch += cut.own_tokens * top_k as f64 * i * element;
                 tally.copies = (top_k as f64).max(1.0);
                 tally.kept += copies * i * product_element;
                 tally.kept += copies * f * (products - 1.0) * element;
                 tally.kept += copies * f * product_element;
-                tally.droppable += copies * f * product_element;
-                // The combined output is kept for the gradient of the router's weights.
-                tally.kept += cut.own_tokens * top_k as f64 * i * element;
+                if self.software().expert_outputs {
+                    tally.kept += cut.own_tokens * top_k as f64 * i * element;
+                }
             }
         }
     }
@@ -443,17 +491,35 @@ impl<'a> Pricer<'a> {
         let tokens = cut.tokens * cut.ulysses;
         let sequence = tokens * cut.cp / cut.samples;
         let encoder = Spine::tokens(Stream::Encoder, self.job);
+        let software = self.software();
+        let whole = span.keys(sequence.round() as u64, encoder, Masked::Counted);
         let context = span.keys(sequence.round() as u64, encoder, Masked::Skipped);
-        let flops = 2.0 * tokens * context * a * (q + v);
-        let bytes = element * tokens * (a * (q + v) + g * (q + v));
-        let time = self.kernels.attention(Flops(flops), Bytes(bytes));
+        let (time, back) = if software.scores {
+            self.unfused(tokens, whole, a, q, v)
+        } else {
+            let flops = 2.0 * tokens * context * a * (q + v);
+            let bytes = element * tokens * (a * (q + v) + g * (q + v));
+            let time = self.kernels.attention(Flops(flops), Bytes(bytes));
+            (time, time * ATTENTION_BACKWARD_FLOPS)
+        };
         tally.forward += time;
-        tally.backward += time * ATTENTION_BACKWARD_FLOPS;
+        tally.backward += back;
         tally.attention += time;
+        if software.selective.scores {
+            tally.redo += time;
+        }
         // q, k, v and the fp32 log-sum-exp; the output is the input of the output projection.
         let keys = element * tokens * (a * q + g * (q + v));
-        tally.kept += keys + 4.0 * tokens * a;
-        if tally.expansion.0 > 0.0 {
+        if software.scores {
+            let scores = tokens * whole * a * score_bytes(software, element);
+            tally.kept += keys + scores;
+            if software.selective.scores {
+                tally.droppable += scores;
+            }
+        } else {
+            tally.kept += keys + 4.0 * tokens * a;
+        }
+        if tally.expansion.0 > 0.0 && software.selective.latent {
             tally.droppable += keys;
             tally.redo += tally.expansion;
         }
@@ -468,6 +534,19 @@ impl<'a> Pricer<'a> {
         tally.heads += element * tokens * (a * (q + v) + g * (q + v));
     }
 
+    /// Attention that writes its scores: forward two products over the whole matrix and memory passes for the products'
+    /// sides, softmax and dropout; backward four products and as many passes again and half (Korthikanti 2022, figure 3).
+    fn unfused(&self, tokens: f64, context: f64, heads: f64, q: f64, v: f64) -> (Seconds, Seconds) {
+        let software = self.software();
+        let k = &self.kernels;
+        let product = k.gemm(tokens, q * heads, context) + k.gemm(tokens, context, v * heads);
+        let scores = tokens * context * heads;
+        // Written by the product, read and written by softmax, read by the next product; dropout reads, writes, and masks.
+        let passes = k.element * if software.score_dropout { 6.5 } else { 4.0 };
+        let traffic = k.streaming(Bytes(scores * passes));
+        (product + traffic, product * 2.0 + traffic * 1.5)
+    }
+
     /// Exposed communication of one residual branch.
     fn communicate(&self, part: &PartClass, tally: &Tally, strategy: &LayerStrategy, cut: &Cut, price: &mut PartPrice) {
         let element = self.kernels.element;
@@ -479,7 +558,8 @@ impl<'a> Pricer<'a> {
             // Forward a gather and a scatter; backward the same plus the gather of the products' inputs again
             // (Korthikanti 2022, section 4.2.2). Without sequence parallelism an all-reduce each way, hidden by nothing.
             if strategy.sequence_parallel {
-                let one = self.network.gather(whole, group) * hidden(options::TENSOR_OVERLAP);
+                let overlap = if self.software().tensor_overlap { options::TENSOR_OVERLAP } else { 0.0 };
+                let one = self.network.gather(whole, group) * hidden(overlap);
                 price.forward.tensor += one * 2.0;
                 price.backward.tensor += one * 3.0;
             } else {
@@ -565,7 +645,7 @@ impl<'a> Pricer<'a> {
         whole.forward += k.streaming(Bytes(cut.tokens * rows * 10.0));
         whole.backward += k.streaming(Bytes(cut.tokens * rows * 6.0));
         whole.kept += cut.own_tokens * width * element;
-        price.transient += Bytes(options::LOSS_BYTES * cut.tokens * rows);
+        price.transient += Bytes(self.software().loss_bytes * cut.tokens * rows);
         if cut.tp > 1.0 {
             let one = if cut.sequence_parallel {
                 self.network.gather(tokens_whole, group)
@@ -606,6 +686,12 @@ impl<'a> Pricer<'a> {
     }
 }
 
+/// Bytes kept per attention score: what softmax gave, and with dropout a mask and what it let through (Korthikanti 2022,
+/// section 4.1).
+fn score_bytes(software: &Software, element: f64) -> f64 {
+    if software.score_dropout { 2.0 * element + 1.0 } else { element }
+}
+
 /// What `communication` adds to `computation` that runs at the same time: both slow down while they overlap, and what does
 /// not fit stands alone (Miao 2022, Galvatron, section 3.4).
 fn exposed(overlap: bool, communication: Seconds, computation: Seconds) -> Seconds {
@@ -633,10 +719,15 @@ pub struct BasePrice {
     whole: Tally,
     largest_redo: f64,
     boundary: f64,
+    /// The boundary tensor of all tensor-parallel ranks together, as products read it.
+    gathered: f64,
     shards: [Shards; 2],
     per: StateBytes,
     update_rate: f64,
     overlap: bool,
+    data_overlap: bool,
+    /// Bytes of buffers for weight gradients.
+    buffers: f64,
 }
 
 impl BasePrice {
@@ -666,7 +757,7 @@ impl BasePrice {
             Recompute::None | Recompute::Full => price.activations = Bytes(whole.kept),
         }
         // Gradients of the activations around the running operators.
-        price.transient += Bytes(4.0 * self.boundary);
+        price.transient += Bytes((4.0 * self.boundary).max(3.0 * self.gathered) + self.buffers);
         self.data_parallel(zero, &mut price);
         price
     }
@@ -707,8 +798,10 @@ impl BasePrice {
         let hide = |communication, computation| exposed(self.overlap, communication, computation);
         price.forward.data = hide(price.forward.data, price.forward.compute);
         price.backward.data = hide(price.backward.data, price.backward.compute);
-        price.reduce = hide(price.reduce, price.backward.compute);
-        price.gather = hide(price.gather, price.forward.compute);
+        if self.data_overlap {
+            price.reduce = hide(price.reduce, price.backward.compute);
+            price.gather = hide(price.gather, price.forward.compute);
+        }
     }
 }
 

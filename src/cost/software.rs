@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Selective {
-    /// The scores of unfused attention (Korthikanti 2022, section 5).
+    /// The core of attention: its scores where they are kept (Korthikanti 2022, section 5), its time in any case.
     pub scores: bool,
     /// Outputs of norms in front of products.
     pub norms: bool,
@@ -25,7 +25,7 @@ pub struct Selective {
 
 impl Default for Selective {
     fn default() -> Self {
-        Self { scores: true, norms: true, activations: true, expert_activations: true, latent: true, mlp: false }
+        Self { scores: false, norms: true, activations: true, expert_activations: true, latent: true, mlp: false }
     }
 }
 
@@ -51,6 +51,11 @@ pub struct Software {
     pub loss_bytes: f64,
     /// Work areas of libraries inside the framework's allocator, bytes.
     pub workspace: f64,
+    /// Bytes of buffers for weight gradients, per parameter of one layer, and of the head while it runs backward. Transformer
+    /// Engine keeps a gradient in the weights' format for every shape of weight although the real one is accumulated elsewhere.
+    pub gradient_buffers: f64,
+    /// Experts' outputs are kept for the gradient of the router: it scales them, not what is inside the experts.
+    pub expert_outputs: bool,
     /// Bytes of optimizer state per parameter beside moments and master weights.
     pub extra_optimizer: f64,
     /// Gathers and scatters of tensor parallelism overlap with products.
@@ -68,6 +73,8 @@ impl Default for Software {
             selective: Selective::default(),
             loss_bytes: super::options::LOSS_BYTES,
             workspace: 0.0,
+            gradient_buffers: 0.0,
+            expert_outputs: true,
             extra_optimizer: 0.0,
             tensor_overlap: true,
             data_overlap: true,

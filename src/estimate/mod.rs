@@ -155,12 +155,13 @@ struct ChunkSum {
 impl<'a> Estimator<'a> {
     /// Estimates of `model` in `pool`.
     pub fn new(model: &'a Model, spine: &'a Spine, pool: &'a Pool, job: &'a Job, options: CostOptions) -> Self {
-        Self { model, spine, pool, job, pricer: Pricer::new(pool, job, options) }
+        Self { model, spine, pool, job, pricer: Pricer::new(pool, job, options).beside(spine) }
     }
 
     /// Memory that a plan may allocate on one device so that it is safe: see [`options::SAFE_SHARE`].
     pub fn allocatable(&self) -> f64 {
-        ((self.usable() - options::CONTEXT_MEMORY.0) / options::ALLOCATOR_FACTOR).max(0.0)
+        let workspace = self.pricer.options().software.workspace;
+        ((self.usable() - options::CONTEXT_MEMORY.0) / options::ALLOCATOR_FACTOR - workspace).max(0.0)
     }
 
     fn usable(&self) -> f64 {
@@ -381,7 +382,7 @@ impl<'a> Estimator<'a> {
             memory.buffers_bytes = transient;
         }
         memory.allocated_bytes =
-            memory.weights_bytes + memory.gradients_bytes + memory.optimizer_bytes + live + transient;
+            memory.weights_bytes + memory.gradients_bytes + memory.optimizer_bytes + live + transient + self.pricer.options().software.workspace;
         memory.reserved_bytes = memory.allocated_bytes * options::ALLOCATOR_FACTOR + options::CONTEXT_MEMORY.0;
         memory
     }
