@@ -34,8 +34,29 @@ pub struct Conventions {
     pub experts_follow_tensor: bool,
     /// How layers are cut.
     pub cut: Option<Cut>,
-    /// A device of Hopper or later.
-    pub hopper: bool,
+    /// Of the device.
+    pub generation: Generation,
+    /// A release of the long-term branch, older than its date.
+    pub long_term: bool,
+}
+
+/// What libraries tell apart of devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Generation {
+    /// Before Hopper.
+    Earlier,
+    /// Hopper.
+    Hopper,
+    /// After it.
+    Later,
+}
+
+fn generation(gpu: &str) -> Generation {
+    match gpu {
+        _ if ["H1", "H2", "H8", "GH"].iter().any(|p| gpu.starts_with(p)) => Generation::Hopper,
+        _ if ["B1", "B2", "B3", "GB"].iter().any(|p| gpu.starts_with(p)) => Generation::Later,
+        _ => Generation::Earlier,
+    }
 }
 
 /// Names in tables, and ours, looked through in order.
@@ -91,7 +112,8 @@ pub fn of(row: &Row, arguments: Option<&Arguments>) -> Result<Conventions, LeftO
         ulysses: flags.contains("a2a (ulysses") || flags.contains("cp a2a"),
         experts_follow_tensor: megatron,
         cut: cut(framework, row, &flags)?,
-        hopper: ["H1", "H2", "GH", "B1", "B2", "B3", "GB"].iter().any(|p| row.or_blank("gpu").starts_with(p)),
+        generation: generation(row.or_blank("gpu")),
+        long_term: row.or_blank("framework").ends_with("lts"),
     };
     if let Some(arguments) = arguments {
         arguments.apply(&mut conventions)?;
@@ -114,14 +136,31 @@ fn unmodelled(flags: &str) -> Result<(), LeftOut> {
     Ok(())
 }
 
+/// Seconds in which the host issues a layer's forward pass, read off the floor below which smaller layers run no faster:
+/// 4.4 ms a layer and micro-batch forward and backward (Nanotron, tensor ways 2 to 8, micro-batch 1), 3.3 ms with
+/// recomputation (vTrain's Megatron-DeepSpeed, width 1,024). Others are taken as Megatron's.
+fn host(framework: &str) -> f64 {
+    match framework {
+        "nanotron" => 1.45e-3,
+        _ => 0.8e-3,
+    }
+}
+
 /// Bytes per token and vocabulary entry at the loss: the logits in the activations' format and once more in fp32
-/// (Megatron-LM `core/tensor_parallel/cross_entropy.py`).
+/// (Megatron-LM `core/tensor_parallel/cross_entropy.py`; SkyRL issue 1841 measured 6.1).
 const LOSS: f64 = 6.0;
-/// The same where the loss is fused: 2 of logits and 2 of their gradients.
-pub(super) const FUSED_LOSS: f64 = 4.0;
-/// Bytes per parameter of one layer that buffers of weight gradients take: 2 for the placeholders that Transformer Engine
-/// returns, and 0.7 fitted to 15 allocator peaks (SimuMax v1.2 B200, all within 0.5 %; 2026-11).
-const GRADIENT_BUFFERS: f64 = 2.7;
+/// The same with Megatron's own fused loss, which writes fp32 copies in between (SkyRL issue 1841 measured 9.8).
+const NATIVE_FUSED_LOSS: f64 = 9.8;
+/// The same with Transformer Engine's, in place: 2 of logits and 2 of their gradients.
+const FUSED_LOSS: f64 = 4.0;
+/// Bytes per parameter of one layer, and of the head, that buffers of weight gradients take: 2 and a little for the
+/// placeholders that Transformer Engine returns. Fitted to 15 allocator peaks (SimuMax v1.2 B200, all within 0.5 %; 2026-11).
+const GRADIENT_BUFFERS: (f64, f64) = (2.6, 1.2);
+
+/// What a fused loss holds, by `--cross-entropy-fusion-impl`.
+pub(super) fn fused_loss(implementation: &str) -> f64 {
+    if implementation == "te" { FUSED_LOSS } else { NATIVE_FUSED_LOSS }
+}
 
 fn software(framework: &str, row: &Row, flags: &str, half: bool) -> Software {
     let fused = row.flag("flash_attn").unwrap_or(true);
@@ -144,12 +183,35 @@ fn software(framework: &str, row: &Row, flags: &str, half: bool) -> Software {
             "megatron-lm" | "nemo" | "megatron-bridge" | "megatron-deepspeed" => LOSS,
             _ => Software::default().loss_bytes,
         },
-        gradient_buffers: if transformer_engine { GRADIENT_BUFFERS } else { 0.0 },
+        gradient_buffers: if transformer_engine { GRADIENT_BUFFERS.0 } else { 0.0 },
+        head_buffers: if transformer_engine { GRADIENT_BUFFERS.1 } else { 0.0 },
         expert_outputs: !transformer_engine,
         scores: !fused,
         // The classic recipes of GPT-3 train with dropout of 0.1.
         dropout: !fused,
         score_dropout: !fused,
+        activations: if framework == "nanotron" { 1.65 } else { 1.0 },
+        attention: match framework {
+            // FlashAttention 1 and early 2: a 0.6 of what came later on the same device, and on Hopper without its own
+            // instructions two thirds of that (llm-foundry's rows from 16,384 tokens on; 2026-11).
+            "llm-foundry" if generation(row.or_blank("gpu")) == Generation::Hopper => 0.4,
+            "llm-foundry" => 0.6,
+            _ => 1.0,
+        },
+        elementwise: match framework {
+            "llm-foundry" | "nanotron" => 1.5,
+            _ => 1.0,
+        },
+        gemm: 1.0,
+        host_s: host(framework),
+        host_tensor_s: if framework == "nanotron" { 1.1e-3 } else { 0.0 },
+        workspace: match framework {
+            // What its figures hold beyond states and activations.
+            "nanotron" => 0.6e9,
+            // Buckets of 5e8 elements for reducing and for gathering.
+            "megatron-deepspeed" => 2e9,
+            _ => 0.0,
+        },
         extra_optimizer: if half { 4.0 } else { 0.0 },
         tensor_overlap: tensor,
         data_overlap: data,

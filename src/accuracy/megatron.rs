@@ -3,7 +3,7 @@
 //! Defaults are those of `megatron/training/arguments.py` (read 2026-11): `ffn_hidden_size` 4h, or 2/3 of that in multiples of
 //! 64 with SwiGLU; dropout 0.1; learned positions; tied embeddings; the GPT-2 vocabulary of 50,257 where none is given.
 
-use super::conventions::Conventions;
+use super::conventions::{Conventions, Generation};
 use super::layout::Cut;
 use super::left_out::LeftOut;
 use super::shape::{Latent, Mixture, Shape};
@@ -81,6 +81,9 @@ impl Arguments {
     /// # Errors
     /// When a size is missing or a part is not modelled.
     pub fn shape(&self, row: &Row) -> Result<Shape, LeftOut> {
+        if self.text("optimizer").is_some_and(|kind| kind != "adam") {
+            return Err(LeftOut::Software("the Muon optimizer"));
+        }
         if let Some((_, what)) = UNMODELLED.iter().find(|(name, _)| self.on(name)) {
             return Err(LeftOut::Software(what));
         }
@@ -156,11 +159,15 @@ impl Arguments {
         software.scores = matches!(backend.as_str(), "unfused" | "local") || (local && !flash);
         let dropout = |name: &str| self.number(name).unwrap_or(0.1) > 0.0;
         if self.on("cross-entropy-loss-fusion") {
-            software.loss_bytes = super::conventions::FUSED_LOSS;
+            let implementation = self.text("cross-entropy-fusion-impl").unwrap_or_default();
+            software.loss_bytes = super::conventions::fused_loss(&implementation);
         }
-        // Deterministic cuBLAS keeps eight areas of 4 MiB for each of two handles, Transformer Engine one of its own: 4 MiB,
-        // from Hopper on 32 MiB.
-        software.workspace = MIB * (64.0 + if conventions.hopper { 32.0 } else { 4.0 });
+        let experts = self.count("num-experts").is_some_and(|n| n > 0) && self.on("moe-grouped-gemm");
+        software.workspace = MIB * workspace(conventions.generation, self.on("deterministic-mode"), local, experts);
+        if backend.is_empty() && !local && !flash && conventions.long_term {
+            // Releases before 0.11 choose the kernel by variables of the environment.
+            return Err(LeftOut::Unknown("attention backend"));
+        }
         software.dropout = dropout("hidden-dropout");
         software.score_dropout = software.scores && dropout("attention-dropout");
         software.tensor_overlap = self.on("tp-comm-overlap");
@@ -207,6 +214,20 @@ impl Arguments {
             }
         }
     }
+}
+
+/// MiB of work areas: two cuBLAS handles of PyTorch with 8 MiB each, 32 on Hopper, or eight areas of 4 MiB each where results
+/// must repeat; Transformer Engine one of 4 MiB, from Hopper on 32, and one more for each of four streams of grouped products
+/// (PyTorch `CUDABlas.cpp`, Transformer Engine `get_cublas_workspace_size_bytes`; 2026-11).
+fn workspace(generation: Generation, deterministic: bool, local: bool, grouped: bool) -> f64 {
+    let handle = match generation {
+        _ if deterministic => 32.0,
+        Generation::Hopper => 32.0,
+        _ => 8.125,
+    };
+    let engine = if generation == Generation::Earlier { 4.0 } else { 32.0 };
+    let streams = if local { 0.0 } else { 1.0 + if grouped { 4.0 } else { 0.0 } };
+    2.0 * handle + streams * engine
 }
 
 /// Which layers have experts: `2` is every second, `([0]*1+[1]*15)` a list.

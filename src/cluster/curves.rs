@@ -76,6 +76,14 @@ pub const AMPERE: Curves = Curves {
     streaming: 0.91,
     source: "SimuMax a100_pcie.json operator tables, 300 W PCIe card; the SXM card bursts 7 % higher",
 };
+/// A100 on SXM boards: 400 W hold the clocks 7 % above those of the PCIe card (mamf-finder's bursts, 0.869 of the peak), so its
+/// table is scaled by that.
+pub const AMPERE_SXM: Curves = Curves {
+    gemm: 0.785,
+    grouped: 0.729,
+    source: "SimuMax a100_pcie.json operator tables, matrix products scaled by 1.07 for the 400 W card",
+    ..AMPERE
+};
 /// H100, H800, H200.
 ///
 /// Llama-3-70B at 14.66 s for 128 sequences of 8,192 on 64 H100 (NVIDIA DGXC recipes) is 508 TFLOP/s, 0.51 of peak. With
@@ -108,6 +116,14 @@ pub const BLACKWELL_RACK: Curves = Curves {
     grouped: 0.56,
     source: "gemm from DGXC Llama-3.1-405B BF16 on GB200 (0.44 of peak end to end); the rest as B200",
     ..BLACKWELL
+};
+/// GB300: 1,400 W to a device in place of 1,200. Llama-3.1-405B in FP8 runs 1.23 times as fast as on GB200 (Megatron-Bridge
+/// performance summary 26.04: 1,036 to 842 tokens/s).
+pub const BLACKWELL_ULTRA_RACK: Curves = Curves {
+    gemm: 0.73,
+    grouped: 0.68,
+    source: "as GB200, matrix products scaled by 1.22 after Megatron-Bridge 26.04 Llama-3.1-405B FP8",
+    ..BLACKWELL_RACK
 };
 /// Ada and Ampere without HBM.
 pub const WORKSTATION: Curves = assumed(0.75, 0.55, 0.85, "plateau assumed: no operator table");

@@ -73,7 +73,13 @@ pub const INFINIBAND: Fabric = fabric("infiniband", 0.90, 5.0, 6.0, "coreweave/n
 /// RoCE.
 pub const ROCE: Fabric = fabric("roce", 0.85, 6.0, 6.0, "assumed: a little below InfiniBand");
 /// AWS Elastic Fabric Adapter.
-pub const EFA: Fabric = fabric("efa", 0.80, 15.0, 12.0, "assumed: packets sprayed by SRD, higher latency");
+pub const EFA: Fabric = fabric(
+    "efa",
+    0.80,
+    35.0,
+    12.0,
+    "latency of a ring step fitted to tensor parallelism over 2 and 4 nodes (Nanotron sweep, 2025); rest assumed",
+);
 /// GPUDirect-TCPX and TCPXO of Google's a3.
 pub const TCPX: Fabric = fabric("tcpx", 0.75, 20.0, 16.0, "assumed: copies through a receive buffer");
 /// Slingshot.

@@ -3,6 +3,7 @@
 //! `t = max((x + half_at) / (plateau * peak), bytes / (eta_bw * bandwidth), launch)`; the curve `plateau * x / (x + half_at)`
 //! is that of [`crate::cluster::Efficiency`] (COST: published GEMM tables are flat at large sizes and fall off below).
 
+use super::software::Software;
 use crate::cluster::{Device, Efficiency};
 use crate::job::Precision;
 use crate::units::{Bytes, Flops, FlopsPerSecond, Seconds};
@@ -24,6 +25,7 @@ pub struct Kernels<'a> {
     device: &'a Device,
     gemm_peak: FlopsPerSecond,
     half_peak: FlopsPerSecond,
+    software: Software,
     /// Bytes of one activation element.
     pub element: f64,
 }
@@ -31,14 +33,20 @@ pub struct Kernels<'a> {
 impl<'a> Kernels<'a> {
     /// Kernels of `device` for matrix products in `precision`. fp8 falls back to the half-precision rate on devices
     /// without it; attention never runs in fp8.
-    pub fn new(device: &'a Device, precision: Precision) -> Self {
+    pub fn new(device: &'a Device, precision: Precision, software: Software) -> Self {
         let half = device.peak.half;
         let (gemm_peak, half_peak, element) = match precision {
             Precision::Bf16 | Precision::Fp16 => (half, half, 2.0),
             Precision::Fp8 => (device.peak.fp8.map_or(half, |fp8| half.max(fp8 * FP8_EFFICIENCY)), half, 2.0),
             Precision::Fp32 => (device.peak.single, device.peak.single, 4.0),
         };
-        Self { device, gemm_peak, half_peak, element }
+        Self {
+            device,
+            gemm_peak: gemm_peak * software.gemm,
+            half_peak: half_peak * software.attention,
+            software,
+            element,
+        }
     }
 
     fn roofline(&self, flops: Flops, eta: Efficiency, peak: FlopsPerSecond, bytes: Bytes) -> Seconds {
@@ -82,6 +90,9 @@ impl<'a> Kernels<'a> {
 
     /// A memory-bound kernel that moves `bytes`.
     pub fn streaming(&self, bytes: Bytes) -> Seconds {
-        if bytes.0 <= 0.0 { Seconds::ZERO } else { self.traffic(bytes).max(self.device.launch) }
+        if bytes.0 <= 0.0 {
+            return Seconds::ZERO;
+        }
+        self.traffic(bytes * self.software.elementwise).max(self.device.launch)
     }
 }

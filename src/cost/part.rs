@@ -9,11 +9,11 @@
 use super::collective::{Group, Network};
 use super::kernel::{ATTENTION_BACKWARD_FLOPS, Kernels};
 use super::options::{self, CostOptions};
+use super::software::Software;
 use super::states::{StateBytes, States};
 use crate::cluster::Pool;
 use crate::job::{Job, Precision};
 use crate::model::{Masked, Op, OpKind, Shard, Span, Stream, Sublayer, SublayerKind};
-use super::software::Software;
 use crate::plan::{LayerStrategy, Layout, PartClass, PartKind, Recompute, Spine};
 use crate::units::{Bytes, Flops, Seconds};
 use serde::{Deserialize, Serialize};
@@ -173,7 +173,7 @@ impl<'a> Pricer<'a> {
     pub fn new(pool: &'a Pool, job: &'a Job, options: CostOptions) -> Self {
         Self {
             job,
-            kernels: Kernels::new(&pool.device, job.precision),
+            kernels: Kernels::new(&pool.device, job.precision, options.software),
             network: Network::new(pool, options.nic_sharing),
             per: StateBytes::of(job).with_optimizer(options.software.extra_optimizer),
             options,
@@ -200,6 +200,18 @@ impl<'a> Pricer<'a> {
             class.sublayers.iter().map(|s| self.sublayer(s, &cut).dense).sum::<f64>()
         };
         per * self.layers.iter().map(dense).fold(0.0, f64::max)
+    }
+
+    /// Time in which the host issues the forward pass of `part`.
+    fn host(&self, part: &PartClass, strategy: &LayerStrategy, mesh: Mesh) -> Seconds {
+        let software = self.software();
+        let waits = mesh.pipeline > 1 && strategy.tp > 1;
+        match part.kind {
+            PartKind::Layer | PartKind::Mtp => {
+                Seconds(software.host_s + if waits { software.host_tensor_s * f64::from(strategy.tp) } else { 0.0 })
+            }
+            _ => Seconds::ZERO,
+        }
     }
 
     fn software(&self) -> &Software {
@@ -279,6 +291,8 @@ impl<'a> Pricer<'a> {
             overlap: self.options.overlap,
             data_overlap: self.options.overlap && self.software().data_overlap,
             buffers: 0.0,
+            kept_factor: self.software().activations,
+            host: self.host(part, strategy, mesh),
         };
         let head_like = matches!(part.kind, PartKind::Head | PartKind::Embedding);
         if head_like && !self.options.head {
@@ -297,10 +311,10 @@ impl<'a> Pricer<'a> {
             let copy = part.owns_vocab || mesh.pipeline > 1;
             self.vocabulary(part, vocab, copy, tp_group, &cut, &mut base.whole, &mut base.price);
         }
-        base.buffers = self.software().gradient_buffers * base.whole.dense;
-        if part.kind == PartKind::Head {
-            base.buffers += self.layer_buffers(strategy, mesh);
-        }
+        base.buffers = match part.kind {
+            PartKind::Head => self.software().head_buffers * base.whole.dense + self.layer_buffers(strategy, mesh),
+            _ => self.software().gradient_buffers * base.whole.dense,
+        };
         base.boundary = part.boundary as f64 * cut.own_tokens * self.kernels.element;
         base.gathered = part.boundary as f64 * cut.tokens * self.kernels.element;
         base.shards = self.shards(strategy, mesh.stage_devices, &base.whole);
@@ -702,6 +716,16 @@ fn exposed(overlap: bool, communication: Seconds, computation: Seconds) -> Secon
     together * (options::OVERLAP_SLOWDOWN - 1.0) + (communication - together)
 }
 
+/// A pass takes no less than the host takes to issue it: the device waits where its kernels are shorter. Kernels and issue
+/// mix, so that near the crossing neither hides the other: the fourth root of the sum of fourth powers.
+fn issue(pass: &mut PassTime, host: Seconds) {
+    if host.0 <= 0.0 {
+        return;
+    }
+    let device = pass.total().0;
+    pass.compute += Seconds((device.powi(4) + host.0.powi(4)).sqrt().sqrt() - device);
+}
+
 /// Parameters that one data-parallel group shares, and what it takes to reduce or gather them.
 #[derive(Debug, Clone, Copy, Default)]
 struct Shards {
@@ -728,15 +752,22 @@ pub struct BasePrice {
     data_overlap: bool,
     /// Bytes of buffers for weight gradients.
     buffers: f64,
+    /// Bytes kept over the bytes needed.
+    kept_factor: f64,
+    /// Time in which the host issues a forward pass.
+    host: Seconds,
 }
 
 impl BasePrice {
     /// The price under ZeRO stage `zero` and `recompute`.
     pub fn finish(&self, zero: u8, recompute: Recompute) -> PartPrice {
-        let (mut price, whole) = (self.price, &self.whole);
-        if whole.is_empty() {
+        let mut price = self.price;
+        if self.whole.is_empty() {
             return price;
         }
+        let mut whole = self.whole;
+        whole.kept *= self.kept_factor;
+        whole.droppable *= self.kept_factor;
         price.forward.compute += whole.forward;
         price.backward.compute += whole.backward;
         // The input of a part is kept by its first norm or product; full recomputation keeps nothing else.
@@ -744,7 +775,7 @@ impl BasePrice {
             Recompute::Selective => {
                 price.activations = Bytes(whole.kept - whole.droppable);
                 price.backward.compute += whole.redo;
-                price.transient += Bytes(self.largest_redo);
+                price.transient += Bytes(self.largest_redo * self.kept_factor);
             }
             Recompute::Full if self.kind == PartKind::Layer => {
                 price.activations = Bytes(self.boundary);
@@ -756,6 +787,9 @@ impl BasePrice {
             }
             Recompute::None | Recompute::Full => price.activations = Bytes(whole.kept),
         }
+        let redone = if recompute == Recompute::Full && self.kind == PartKind::Layer { 1.0 } else { 0.0 };
+        issue(&mut price.forward, self.host);
+        issue(&mut price.backward, self.host * (2.0 + redone));
         // Gradients of the activations around the running operators.
         price.transient += Bytes((4.0 * self.boundary).max(3.0 * self.gathered) + self.buffers);
         self.data_parallel(zero, &mut price);

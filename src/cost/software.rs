@@ -51,13 +51,27 @@ pub struct Software {
     pub loss_bytes: f64,
     /// Work areas of libraries inside the framework's allocator, bytes.
     pub workspace: f64,
-    /// Bytes of buffers for weight gradients, per parameter of one layer, and of the head while it runs backward. Transformer
-    /// Engine keeps a gradient in the weights' format for every shape of weight although the real one is accumulated elsewhere.
+    /// Bytes of buffers for weight gradients, per parameter of one layer. Transformer Engine keeps a gradient in the weights'
+    /// format for every shape of weight although the real one is accumulated elsewhere.
     pub gradient_buffers: f64,
+    /// The same per parameter of the head, while it runs backward.
+    pub head_buffers: f64,
     /// Experts' outputs are kept for the gradient of the router: it scales them, not what is inside the experts.
     pub expert_outputs: bool,
     /// Bytes of optimizer state per parameter beside moments and master weights.
     pub extra_optimizer: f64,
+    /// What is kept for the backward pass, over the tensors that the operators need: eager programs keep intermediate ones.
+    pub activations: f64,
+    /// Fraction of the device's plateau that matrix products reach.
+    pub gemm: f64,
+    /// Fraction of the device's plateau that attention reaches: kernels of an earlier generation.
+    pub attention: f64,
+    /// Memory traffic of element-wise operators, over what fused ones move.
+    pub elementwise: f64,
+    /// Time in which the host issues the forward pass of a layer; the backward pass takes twice as long.
+    pub host_s: f64,
+    /// The same for every tensor-parallel rank, where boundary tensors are passed on between its collectives.
+    pub host_tensor_s: f64,
     /// Gathers and scatters of tensor parallelism overlap with products.
     pub tensor_overlap: bool,
     /// Gradients are reduced while the backward pass goes on, and updated weights gathered during the forward pass.
@@ -74,8 +88,15 @@ impl Default for Software {
             loss_bytes: super::options::LOSS_BYTES,
             workspace: 0.0,
             gradient_buffers: 0.0,
+            head_buffers: 0.0,
             expert_outputs: true,
             extra_optimizer: 0.0,
+            activations: 1.0,
+            gemm: 1.0,
+            attention: 1.0,
+            elementwise: 1.0,
+            host_s: 0.0,
+            host_tensor_s: 0.0,
             tensor_overlap: true,
             data_overlap: true,
         }

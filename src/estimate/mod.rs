@@ -381,8 +381,12 @@ impl<'a> Estimator<'a> {
         } else {
             memory.buffers_bytes = transient;
         }
-        memory.allocated_bytes =
-            memory.weights_bytes + memory.gradients_bytes + memory.optimizer_bytes + live + transient + self.pricer.options().software.workspace;
+        memory.allocated_bytes = memory.weights_bytes
+            + memory.gradients_bytes
+            + memory.optimizer_bytes
+            + live
+            + transient
+            + self.pricer.options().software.workspace;
         memory.reserved_bytes = memory.allocated_bytes * options::ALLOCATOR_FACTOR + options::CONTEXT_MEMORY.0;
         memory
     }
