@@ -1,9 +1,10 @@
 //! Predictions against measurements, over a table and by group.
 
-use super::case::{Case, Peak};
+use super::case::{Case, Peak, Rank};
 use super::left_out::LeftOut;
 use super::statistics::{Errors, errors, kendall_tau};
 use super::table::Row;
+use crate::estimate::{Estimate, StageEstimate};
 use rayon::prelude::*;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -46,6 +47,8 @@ pub struct Compared {
     pub predicted: f64,
     /// Likewise.
     pub measured: f64,
+    /// What the prediction is made of, in the same unit, on the stage that decides it.
+    pub parts: std::collections::BTreeMap<&'static str, f64>,
 }
 
 /// Rows of a group.
@@ -110,7 +113,9 @@ fn compare_row(row: &Row, quantity: Quantity) -> Result<Compared, LeftOut> {
         (Quantity::Memory, _, Some(peak)) => (case.predicted_peak(&estimate, &peak), peak.bytes),
         _ => return Err(LeftOut::NotMeasured),
     };
+    let parts = parts(&estimate, quantity, peak.map(|p| p.rank));
     Ok(Compared {
+        parts,
         question: question(&case),
         id: case.id,
         source: case.source,
@@ -119,6 +124,42 @@ fn compare_row(row: &Row, quantity: Quantity) -> Result<Compared, LeftOut> {
         predicted,
         measured,
     })
+}
+
+/// The parts of a prediction: of memory on the rank that is meant, of time on the busiest stage.
+fn parts(estimate: &Estimate, quantity: Quantity, rank: Option<Rank>) -> BTreeMap<&'static str, f64> {
+    let fullest = |a: &&StageEstimate, b: &&StageEstimate| a.memory.allocated_bytes.total_cmp(&b.memory.allocated_bytes);
+    let idlest = |a: &&StageEstimate, b: &&StageEstimate| b.time.bubble_s.total_cmp(&a.time.bubble_s);
+    let stage = match (quantity, rank) {
+        (Quantity::Memory, Some(Rank::First)) => estimate.stages.first(),
+        (Quantity::Memory, Some(Rank::Last)) => estimate.stages.last(),
+        (Quantity::Memory, _) => estimate.stages.iter().max_by(fullest),
+        (Quantity::Time, _) => estimate.stages.iter().max_by(idlest),
+    };
+    let Some(stage) = stage else { return BTreeMap::new() };
+    let (m, t) = (&stage.memory, &stage.time);
+    let list: Vec<(&'static str, f64)> = match quantity {
+        Quantity::Memory => vec![
+            ("weights", m.weights_bytes),
+            ("gradients", m.gradients_bytes),
+            ("optimizer", m.optimizer_bytes),
+            ("activations", m.activations_bytes),
+            ("head", m.head_bytes),
+            ("buffers", m.buffers_bytes),
+        ],
+        Quantity::Time => vec![
+            ("compute", t.compute_s),
+            ("tensor", t.tp_s),
+            ("context", t.cp_s),
+            ("experts", t.ep_s),
+            ("boundaries", t.pp_s + t.reshard_s),
+            ("bubble", t.bubble_s),
+            ("data", t.dp_s),
+            ("optimizer", t.optimizer_s),
+            ("jitter", t.jitter_s),
+        ],
+    };
+    list.into_iter().filter(|(_, x)| *x != 0.0).collect()
 }
 
 /// Compares every row of a table.

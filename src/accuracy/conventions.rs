@@ -136,6 +136,10 @@ fn unmodelled(flags: &str) -> Result<(), LeftOut> {
     Ok(())
 }
 
+/// Megatron-LM without the recipes of NeMo reaches less of Blackwell: matrix products sustain 0.489 of the peak in SimuMax's
+/// table of an 8-GPU box, against the 0.55 between that and DGX (see `cluster::curves`).
+const PLAIN_ON_BLACKWELL: f64 = 0.86;
+
 /// Seconds in which the host issues a layer's forward pass, read off the floor below which smaller layers run no faster:
 /// 4.4 ms a layer and micro-batch forward and backward (Nanotron, tensor ways 2 to 8, micro-batch 1), 3.3 ms with
 /// recomputation (vTrain's Megatron-DeepSpeed, width 1,024). Others are taken as Megatron's.
@@ -176,6 +180,7 @@ fn software(framework: &str, row: &Row, flags: &str, half: bool) -> Software {
         "megatron-deepspeed" | "megatron-lm" => says(&["overlap grad", "overlap-grad-reduce"]),
         _ => true,
     };
+    let later = generation(row.or_blank("gpu")) == Generation::Later;
     let transformer_engine = matches!(framework, "megatron-lm" | "nemo" | "megatron-bridge");
     Software {
         loss_bytes: match framework {
@@ -196,13 +201,16 @@ fn software(framework: &str, row: &Row, flags: &str, half: bool) -> Software {
             // instructions two thirds of that (llm-foundry's rows from 16,384 tokens on; 2026-11).
             "llm-foundry" if generation(row.or_blank("gpu")) == Generation::Hopper => 0.4,
             "llm-foundry" => 0.6,
+            "megatron-lm" if later => PLAIN_ON_BLACKWELL,
             _ => 1.0,
         },
         elementwise: match framework {
-            "llm-foundry" | "nanotron" => 1.5,
+            "llm-foundry" => 2.0,
+            "nanotron" => 1.5,
+            "megatron-lm" if later => 1.0 / PLAIN_ON_BLACKWELL,
             _ => 1.0,
         },
-        gemm: 1.0,
+        gemm: if framework == "megatron-lm" && later { PLAIN_ON_BLACKWELL } else { 1.0 },
         host_s: host(framework),
         host_tensor_s: if framework == "nanotron" { 1.1e-3 } else { 0.0 },
         workspace: match framework {

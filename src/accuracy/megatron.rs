@@ -16,6 +16,10 @@ use serde_json::{Map, Value};
 /// Entries of GPT-2's vocabulary, with which Megatron-LM's tests tokenize.
 const GPT2_VOCABULARY: u64 = 50_257;
 
+/// Copies of a dispatched token that the unfused permutations of the token dispatcher keep: before and after sorting by expert
+/// (Megatron-LM `moe/token_dispatcher.py`; 2026-11).
+const UNFUSED_COPIES: f64 = 2.0;
+
 const MIB: f64 = 1_048_576.0;
 
 /// Arguments by name, without leading dashes.
@@ -162,6 +166,8 @@ impl Arguments {
             let implementation = self.text("cross-entropy-fusion-impl").unwrap_or_default();
             software.loss_bytes = super::conventions::fused_loss(&implementation);
         }
+        software.expert_outputs = !self.on("moe-permute-fusion");
+        software.expert_copies = if self.on("moe-permute-fusion") { 0.0 } else { UNFUSED_COPIES };
         let experts = self.count("num-experts").is_some_and(|n| n > 0) && self.on("moe-grouped-gemm");
         software.workspace = MIB * workspace(conventions.generation, self.on("deterministic-mode"), local, experts);
         if backend.is_empty() && !local && !flash && conventions.long_term {

@@ -76,12 +76,14 @@ pub const AMPERE: Curves = Curves {
     streaming: 0.91,
     source: "SimuMax a100_pcie.json operator tables, 300 W PCIe card; the SXM card bursts 7 % higher",
 };
-/// A100 on SXM boards: 400 W hold the clocks 7 % above those of the PCIe card (mamf-finder's bursts, 0.869 of the peak), so its
-/// table is scaled by that.
+/// A100 on SXM boards.
+///
+/// Korthikanti 2022, table 5, and vTrain's runs of width 8,192 and 12,288 need 0.84 of the peak in their matrix products, 1.15
+/// times the table of the 300 W PCIe card; bursts reach 0.869.
 pub const AMPERE_SXM: Curves = Curves {
-    gemm: 0.785,
-    grouped: 0.729,
-    source: "SimuMax a100_pcie.json operator tables, matrix products scaled by 1.07 for the 400 W card",
+    gemm: 0.84,
+    grouped: 0.78,
+    source: "SimuMax a100_pcie.json operator tables; matrix products from Korthikanti 2022 table 5 and vTrain's widest models",
     ..AMPERE
 };
 /// H100, H800, H200.

@@ -99,7 +99,9 @@ impl<'a> Network<'a> {
         let n = group.size as f64;
         self.with(group, |shares| {
             let tree = |s: &Share| s.latency * (s.children - 1.0).min(s.children.log2().ceil());
-            let latency: f64 = shares.iter().map(tree).sum();
+            let ring = |s: &Share| s.latency * (s.children - 1.0);
+            // Inside the innermost unit it is always the ring.
+            let latency = shares.first().map_or(0.0, ring) + shares.iter().skip(1).map(tree).sum::<f64>();
             Seconds((Self::slowest(bytes, n, shares) + latency) * 2.0)
         })
     }

@@ -58,6 +58,8 @@ pub struct Software {
     pub head_buffers: f64,
     /// Experts' outputs are kept for the gradient of the router: it scales them, not what is inside the experts.
     pub expert_outputs: bool,
+    /// Further copies of every token sent to an expert that are kept: unfused permutations.
+    pub expert_copies: f64,
     /// Bytes of optimizer state per parameter beside moments and master weights.
     pub extra_optimizer: f64,
     /// What is kept for the backward pass, over the tensors that the operators need: eager programs keep intermediate ones.
@@ -90,6 +92,7 @@ impl Default for Software {
             gradient_buffers: 0.0,
             head_buffers: 0.0,
             expert_outputs: true,
+            expert_copies: 0.0,
             extra_optimizer: 0.0,
             activations: 1.0,
             gemm: 1.0,
