@@ -83,8 +83,7 @@ fn network(text: &str, node: u64) -> Option<(Fabric, BytesPerSecond, BytesPerSec
     let fabric = match () {
         () if lower.contains("efa") => fabric::EFA,
         () if lower.contains("roce") => fabric::ROCE,
-        // 100 Gb/s ports on the host's processors: sends cost it time (assumed as RoCE in efficiency).
-        () if lower.contains("omnipath") => fabric::ROCE,
+        () if lower.contains("omnipath") => fabric::OMNIPATH,
         () if lower.contains("t4") || lower.contains("aws") => fabric::ETHERNET,
         () => fabric::INFINIBAND,
     };

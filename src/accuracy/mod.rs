@@ -11,6 +11,7 @@ pub mod layout;
 mod left_out;
 mod machine;
 mod megatron;
+pub mod regret;
 mod shape;
 pub mod statistics;
 pub mod table;

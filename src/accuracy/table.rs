@@ -59,6 +59,18 @@ pub fn load(path: &Path) -> Result<Vec<Row>, InputError> {
     parse(&read::text(path)?).map_err(|e| e.in_file(path.display()))
 }
 
+/// Fills the empty cells of `rows` from those of `others` with the same `id`: a table of memory says less of a run than the
+/// table of runs beside it.
+pub fn complete(rows: &mut [Row], others: &[Row]) {
+    let by_id: BTreeMap<&str, &Row> = others.iter().filter_map(|row| Some((row.text("id")?, row))).collect();
+    for row in rows {
+        let Some(other) = row.text("id").and_then(|id| by_id.get(id)) else { continue };
+        for (column, value) in &other.cells {
+            row.cells.entry(column.clone()).or_insert_with(|| value.clone());
+        }
+    }
+}
+
 /// The rows of a text.
 ///
 /// # Errors
@@ -143,6 +155,13 @@ mod tests {
         assert_eq!(rows[0].text("b"), Some("x, \"y\"\nz"));
         assert_eq!((rows[0].text("c"), rows[0].count("a")), (None, Some(1)));
         assert_eq!((rows[1].line, rows[1].number("c")), (5, Some(6.0)));
+    }
+
+    #[test]
+    fn empty_cells_are_filled_from_the_row_of_the_same_name() {
+        let mut rows = [Row::new([("id", "x"), ("tp", "2")]), Row::new([("id", "y")])];
+        complete(&mut rows, &[Row::new([("id", "x"), ("tp", "4"), ("pp", "8")])]);
+        assert_eq!((rows[0].count("tp"), rows[0].count("pp"), rows[1].count("pp")), (Some(2), Some(8), None));
     }
 
     #[test]

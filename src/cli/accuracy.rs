@@ -48,7 +48,11 @@ pub(super) struct Args {
 
 /// Runs it.
 pub(super) fn run(args: &Args, output: &Output) -> Ended {
-    let rows = table::load(&args.data)?;
+    let mut rows = table::load(&args.data)?;
+    let beside = args.data.with_file_name("runs.csv");
+    if beside != args.data && beside.is_file() {
+        table::complete(&mut rows, &table::load(&beside)?);
+    }
     let named_memory = args.data.file_stem().is_some_and(|s| s.to_string_lossy().contains("memory"));
     let quantity = match args.quantity {
         Some(Compared::Time) => Quantity::Time,

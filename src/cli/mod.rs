@@ -16,6 +16,7 @@ mod plan;
 mod plan_file;
 mod progress;
 mod question;
+mod regret;
 mod schedule;
 mod search;
 mod values;
@@ -70,6 +71,8 @@ enum Command {
     Schedule(Box<schedule::Args>),
     /// Compare prices with published measurements
     Accuracy(Box<accuracy::Args>),
+    /// Tell what the best price is worth among measured rivals
+    Regret(Box<regret::Args>),
     /// Write a schedule or a plan for another tool
     Export(Box<export::Args>),
 }
@@ -89,6 +92,7 @@ pub fn main() -> ExitCode {
         Command::Model(args) => model::run(&args, &output),
         Command::MinGpus(args) => min_gpus::run(&args, &output),
         Command::Accuracy(args) => accuracy::run(&args, &output),
+        Command::Regret(args) => regret::run(&args, &output),
         Command::Export(args) => export::run(&args, &output),
         Command::Schedule(args) => schedule::run(&args, &output),
     }));
