@@ -128,7 +128,8 @@ fn compare_row(row: &Row, quantity: Quantity) -> Result<Compared, LeftOut> {
 
 /// The parts of a prediction: of memory on the rank that is meant, of time on the busiest stage.
 fn parts(estimate: &Estimate, quantity: Quantity, rank: Option<Rank>) -> BTreeMap<&'static str, f64> {
-    let fullest = |a: &&StageEstimate, b: &&StageEstimate| a.memory.allocated_bytes.total_cmp(&b.memory.allocated_bytes);
+    let fullest =
+        |a: &&StageEstimate, b: &&StageEstimate| a.memory.allocated_bytes.total_cmp(&b.memory.allocated_bytes);
     let idlest = |a: &&StageEstimate, b: &&StageEstimate| b.time.bubble_s.total_cmp(&a.time.bubble_s);
     let stage = match (quantity, rank) {
         (Quantity::Memory, Some(Rank::First)) => estimate.stages.first(),

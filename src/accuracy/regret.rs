@@ -130,9 +130,8 @@ fn judge(name: &str, source: &str, rivals: &[Rival]) -> Option<Group> {
     if priced.len() < 2 {
         return None;
     }
-    let pick = |order: fn(&Price, &Price) -> Ordering| {
-        priced.iter().min_by(|a, b| order(a.1, b.1).then(a.0.id.cmp(&b.0.id)))
-    };
+    let pick =
+        |order: fn(&Price, &Price) -> Ordering| priced.iter().min_by(|a, b| order(a.1, b.1).then(a.0.id.cmp(&b.0.id)));
     let (choice, rule) = (pick(cheapest)?, pick(thumb)?);
     let regret = |worth: f64| 1.0 - worth / most;
     let random = measured.iter().map(|(_, worth)| regret(*worth)).sum::<f64>() / measured.len() as f64;

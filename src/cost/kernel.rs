@@ -19,6 +19,12 @@ const FP8_EFFICIENCY: f64 = (1402.6 / 1979.0) / (794.5 / 989.0);
 /// A backward pass of fused attention does 5 products for the forward's 2 (Dao 2023, FlashAttention-2, section 3.2).
 pub const ATTENTION_BACKWARD_FLOPS: f64 = 2.5;
 
+/// Width of a head for which plateaus of attention are told.
+const USUAL_HEAD: f64 = 128.0;
+/// Width of a head at which attention reaches half of what it would reach with very wide ones: 0.76 and 1.15 of the rate at 128
+/// for widths of 64 and 256 (Shah 2024, FlashAttention-3, figure 5, causal, 16k).
+const HEAD_HALF: f64 = 45.0;
+
 /// Kernel times on one device in one precision.
 #[derive(Debug, Clone, Copy)]
 pub struct Kernels<'a> {
@@ -83,9 +89,10 @@ impl<'a> Kernels<'a> {
         self.roofline(flops, eta, self.gemm_peak, bytes)
     }
 
-    /// Fused attention of `flops` forward arithmetic, moving `bytes`.
-    pub fn attention(&self, flops: Flops, bytes: Bytes) -> Seconds {
-        self.roofline(flops, self.device.attention, self.half_peak, bytes)
+    /// Fused attention of `flops` forward arithmetic over heads of width `head`, moving `bytes`.
+    pub fn attention(&self, flops: Flops, head: f64, bytes: Bytes) -> Seconds {
+        let narrow = head / (head + HEAD_HALF) * (USUAL_HEAD + HEAD_HALF) / USUAL_HEAD;
+        self.roofline(flops, self.device.attention, self.half_peak * narrow, bytes)
     }
 
     /// A memory-bound kernel that moves `bytes`.

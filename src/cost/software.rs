@@ -76,6 +76,8 @@ pub struct Software {
     pub host_tensor_s: f64,
     /// Gathers and scatters of tensor parallelism overlap with products.
     pub tensor_overlap: bool,
+    /// In the backward pass they do in any case: the gather behind the input gradient, the scatter behind the weight gradient.
+    pub backward_overlap: bool,
     /// Gradients are reduced while the backward pass goes on, and updated weights gathered during the forward pass.
     pub data_overlap: bool,
 }
@@ -101,6 +103,7 @@ impl Default for Software {
             host_s: 0.0,
             host_tensor_s: 0.0,
             tensor_overlap: true,
+            backward_overlap: true,
             data_overlap: true,
         }
     }
