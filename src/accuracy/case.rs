@@ -34,6 +34,15 @@ pub enum Rank {
     Ends,
 }
 
+/// Which constants of the framework are used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Constants {
+    /// Those fitted to runs of the framework.
+    Fitted,
+    /// None: what the framework's flags say, and the same numbers for all.
+    Neutral,
+}
+
 /// A measured peak.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Peak {
@@ -80,6 +89,14 @@ impl Case {
     /// # Errors
     /// Says why the row cannot be priced.
     pub fn read(row: &Row) -> Result<Self, LeftOut> {
+        Self::with(row, Constants::Fitted)
+    }
+
+    /// The same with or without what was fitted to its framework.
+    ///
+    /// # Errors
+    /// As [`Case::read`].
+    pub fn with(row: &Row, constants: Constants) -> Result<Self, LeftOut> {
         if row.flag("usable") == Some(false) {
             return Err(LeftOut::Unusable);
         }
@@ -102,7 +119,13 @@ impl Case {
             iteration_s: if crashed { None } else { iteration(row, &job, &pool) },
             peak: if crashed { None } else { peak(row) },
             crashed,
-            cost: CostOptions { software: software.software, ..CostOptions::default() },
+            cost: CostOptions {
+                software: match constants {
+                    Constants::Fitted => software.software,
+                    Constants::Neutral => software.software.neutral(),
+                },
+                ..CostOptions::default()
+            },
             model,
             spine,
             pool,
@@ -165,7 +188,8 @@ fn peak(row: &Row) -> Option<Peak> {
     let counted = if kind.contains("nvidia-smi") { Counted::Device } else { Counted::Allocated };
     let rank = match () {
         () if kind.contains("last rank") || kind.contains("logged rank") => Rank::Last,
-        () if kind.contains("rank0") => Rank::First,
+        // Nanotron logs what rank 0 holds: the figures grow with the micro-batches in flight on the first stage.
+        () if kind.contains("rank0") || kind.contains("gpu memory") => Rank::First,
         () if kind.contains("first/last") => Rank::Ends,
         () => Rank::Fullest,
     };

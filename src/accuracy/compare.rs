@@ -1,8 +1,8 @@
 //! Predictions against measurements, over a table and by group.
 
-use super::case::{Case, Peak, Rank};
+use super::case::{Case, Constants, Peak, Rank};
 use super::left_out::LeftOut;
-use super::statistics::{Errors, errors, kendall_tau};
+use super::statistics::{Errors, auc, errors, kendall_tau, quantile, winkler};
 use super::table::Row;
 use crate::estimate::{Estimate, StageEstimate};
 use rayon::prelude::*;
@@ -63,8 +63,58 @@ pub struct Set {
     pub errors: Errors,
     /// Mean over questions of the rank correlation of rival plans, weighted by their number; questions of at least three.
     pub kendall_tau: Option<f64>,
+    /// Chance that a run that crashed has a higher price in memory than one that ran, among those priced above half of the
+    /// device; where both are known.
+    pub crash_auc: Option<f64>,
+    /// With half of the rows, at most 20, used to scale the prices of the others.
+    pub calibrated: Option<Calibrated>,
     /// Rows without a comparison, by reason.
     pub left_out: BTreeMap<String, usize>,
+}
+
+/// Figures of the rows that a calibration has not seen.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Calibrated {
+    /// Rows that calibrated.
+    pub seen: usize,
+    /// Errors of the others.
+    #[serde(flatten)]
+    pub errors: Errors,
+    /// Share of the others within p10 to p90 of the calibrating rows.
+    pub coverage: f64,
+    /// Mean Winkler score of that interval at 80 %, over the measurement.
+    pub winkler: f64,
+}
+
+/// Most rows of a source that calibrate.
+const CALIBRATING: usize = 20;
+
+/// Scales predictions by the median ratio of some rows, evenly spread over the table, and judges the others.
+fn calibrated(pairs: &[(f64, f64)]) -> Option<Calibrated> {
+    let n = (pairs.len() / 2).min(CALIBRATING);
+    if n < 2 {
+        return None;
+    }
+    let step = pairs.len() as f64 / n as f64;
+    let picked: std::collections::BTreeSet<usize> = (0..n).map(|i| (i as f64 * step) as usize).collect();
+    let mut ratios: Vec<f64> = picked.iter().map(|&i| pairs[i].1 / pairs[i].0).collect();
+    ratios.sort_by(f64::total_cmp);
+    let median = quantile(&ratios, 0.5);
+    // The quantiles of few rows lie inside those of all: spread them by the standard error of a median.
+    let spread = 1.0 + 1.25 / (n as f64).sqrt();
+    let low = median - (median - quantile(&ratios, 0.1)) * spread;
+    let high = median + (quantile(&ratios, 0.9) - median) * spread;
+    let others: Vec<(f64, f64)> =
+        pairs.iter().enumerate().filter(|(i, _)| !picked.contains(i)).map(|(_, p)| *p).collect();
+    let scaled: Vec<(f64, f64)> = others.iter().map(|(p, m)| (p * median, *m)).collect();
+    let inside = others.iter().filter(|(p, m)| (p * low..=p * high).contains(m)).count();
+    let score = |(p, m): &(f64, f64)| winkler(p * low, p * high, *m) / m;
+    Some(Calibrated {
+        seen: n,
+        errors: errors(&scaled)?,
+        coverage: inside as f64 / others.len() as f64,
+        winkler: others.iter().map(score).sum::<f64>() / others.len() as f64,
+    })
 }
 
 /// A table, compared.
@@ -74,6 +124,38 @@ pub struct Comparison {
     pub rows: Vec<Compared>,
     /// Rows without, with their group's name and the reason.
     pub left_out: Vec<(Row1, LeftOut)>,
+    /// For memory: how full each run's devices were by our price, whether or not it crashed.
+    pub full: Vec<Full>,
+}
+
+/// How full devices were.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Full {
+    /// Publication.
+    pub source: String,
+    /// Device.
+    pub gpu: String,
+    /// Framework.
+    pub framework: &'static str,
+    /// Reserved memory of the fullest stage over what the device shows, by our price.
+    pub share: f64,
+    /// Whether the run failed.
+    pub crashed: bool,
+}
+
+fn fullness(row: &Row, constants: Constants) -> Option<Full> {
+    let case = Case::with(row, constants).ok()?;
+    if !case.crashed && case.peak.is_none() {
+        return None;
+    }
+    let estimate = case.estimate().ok()?;
+    Some(Full {
+        share: estimate.peak_memory_bytes / case.pool.device.memory.0,
+        source: case.source,
+        gpu: case.pool.device.name,
+        framework: case.framework,
+        crashed: case.crashed,
+    })
 }
 
 /// What is kept of a row that is left out.
@@ -96,8 +178,8 @@ fn question(case: &Case) -> String {
     )
 }
 
-fn compare_row(row: &Row, quantity: Quantity) -> Result<Compared, LeftOut> {
-    let case = Case::read(row)?;
+fn compare_row(row: &Row, quantity: Quantity, constants: Constants) -> Result<Compared, LeftOut> {
+    let case = Case::with(row, constants)?;
     if case.crashed {
         return Err(LeftOut::Crashed);
     }
@@ -164,9 +246,14 @@ fn parts(estimate: &Estimate, quantity: Quantity, rank: Option<Rank>) -> BTreeMa
 }
 
 /// Compares every row of a table.
-pub fn compare(rows: &[Row], quantity: Quantity) -> Comparison {
-    let results: Vec<Result<Compared, LeftOut>> = rows.par_iter().map(|row| compare_row(row, quantity)).collect();
-    let mut comparison = Comparison { rows: Vec::new(), left_out: Vec::new() };
+pub fn compare(rows: &[Row], quantity: Quantity, constants: Constants) -> Comparison {
+    let results: Vec<Result<Compared, LeftOut>> =
+        rows.par_iter().map(|row| compare_row(row, quantity, constants)).collect();
+    let full = match quantity {
+        Quantity::Memory => rows.par_iter().filter_map(|row| fullness(row, constants)).collect(),
+        Quantity::Time => Vec::new(),
+    };
+    let mut comparison = Comparison { rows: Vec::new(), left_out: Vec::new(), full };
     for (row, result) in rows.iter().zip(results) {
         match result {
             Ok(compared) => comparison.rows.push(compared),
@@ -209,6 +296,11 @@ impl Comparison {
             By::Gpu => row.gpu.clone(),
             By::Framework => super::conventions::framework(&row.framework).unwrap_or(&row.framework).to_owned(),
         };
+        let of_full = |row: &Full| match by {
+            By::Source => row.source.clone(),
+            By::Gpu => row.gpu.clone(),
+            By::Framework => row.framework.to_owned(),
+        };
         let mut groups: BTreeMap<String, (Vec<&Compared>, BTreeMap<String, usize>)> = BTreeMap::new();
         for row in &self.rows {
             groups.entry(of_row(row)).or_default().0.push(row);
@@ -219,7 +311,20 @@ impl Comparison {
         let set = |name: String, rows: &[&Compared], left_out: BTreeMap<String, usize>| {
             let pairs: Vec<(f64, f64)> = rows.iter().map(|r| (r.predicted, r.measured)).collect();
             let none = Errors { rows: 0, mape: 0.0, median: 0.0, p95: 0.0, worst: 0.0, bias: 0.0 };
-            Set { name, quantity, errors: errors(&pairs).unwrap_or(none), kendall_tau: tau_by_question(rows), left_out }
+            let of_set = |f: &&Full| f.share > 0.5 && (name == "all" || of_full(f) == name);
+            let full: Vec<&Full> = self.full.iter().filter(of_set).collect();
+            let shares = |crashed: bool| -> Vec<f64> {
+                full.iter().filter(|f| f.crashed == crashed).map(|f| f.share).collect()
+            };
+            Set {
+                crash_auc: auc(&shares(true), &shares(false)),
+                calibrated: calibrated(&pairs),
+                name,
+                quantity,
+                errors: errors(&pairs).unwrap_or(none),
+                kendall_tau: tau_by_question(rows),
+                left_out,
+            }
         };
         let all: Vec<&Compared> = self.rows.iter().collect();
         let mut reasons = BTreeMap::new();

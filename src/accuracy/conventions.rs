@@ -186,7 +186,7 @@ fn software(framework: &str, row: &Row, flags: &str, half: bool) -> Software {
     Software {
         loss_bytes: match framework {
             _ if flags.contains("ce fusion on") => FUSED_LOSS,
-            "megatron-lm" | "nemo" | "megatron-bridge" | "megatron-deepspeed" => LOSS,
+            "megatron-lm" | "nemo" | "megatron-bridge" | "megatron-deepspeed" | "nanotron" => LOSS,
             _ => Software::default().loss_bytes,
         },
         gradient_buffers: if transformer_engine { GRADIENT_BUFFERS.0 } else { 0.0 },
@@ -196,7 +196,7 @@ fn software(framework: &str, row: &Row, flags: &str, half: bool) -> Software {
         // The classic recipes of GPT-3 train with dropout of 0.1.
         dropout: !fused,
         score_dropout: !fused,
-        activations: if framework == "nanotron" { 1.65 } else { 1.0 },
+        activations: if framework == "nanotron" { 1.6 } else { 1.0 },
         attention: match framework {
             // FlashAttention 1 and early 2: a 0.6 of what came later on the same device, and on Hopper without its own
             // instructions two thirds of that (llm-foundry's rows from 16,384 tokens on; 2026-11).
@@ -214,6 +214,8 @@ fn software(framework: &str, row: &Row, flags: &str, half: bool) -> Software {
         },
         gemm: match framework {
             "megatron-lm" if later => PLAIN_ON_BLACKWELL,
+            // Sustained in BLOOM's and vTrain's runs alike.
+            "megatron-deepspeed" => 0.94,
             "llm-foundry" => 0.96,
             _ => 1.0,
         },

@@ -16,6 +16,6 @@ mod shape;
 pub mod statistics;
 pub mod table;
 
-pub use case::Case;
+pub use case::{Case, Constants};
 pub use compare::{By, Comparison, Quantity, Set, compare};
 pub use left_out::LeftOut;

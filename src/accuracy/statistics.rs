@@ -95,6 +95,12 @@ fn inversions(list: &mut [f64]) -> u64 {
     count
 }
 
+/// Winkler's score of an interval that should hold 80 %: its width, and ten times what a measurement lies outside (Winkler 1972).
+pub fn winkler(low: f64, high: f64, measured: f64) -> f64 {
+    const ALPHA: f64 = 0.2;
+    (high - low) + 2.0 / ALPHA * ((low - measured).max(0.0) + (measured - high).max(0.0))
+}
+
 /// Area under the curve of true over false positives: the chance that a `positive` scores above a `negative`, ties half.
 pub fn auc(positives: &[f64], negatives: &[f64]) -> Option<f64> {
     if positives.is_empty() || negatives.is_empty() {

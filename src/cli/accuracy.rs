@@ -2,7 +2,7 @@
 
 use super::output::Output;
 use super::{ANSWERED, Ended};
-use crate::accuracy::{By, Quantity, compare, table};
+use crate::accuracy::{By, Constants, Quantity, compare, table};
 use crate::error::{InputError, Kind};
 use crate::report;
 use clap::ValueEnum;
@@ -41,6 +41,9 @@ pub(super) struct Args {
     /// Group rows
     #[arg(long, value_enum, default_value_t = Grouping::Source)]
     by: Grouping,
+    /// Leave out the numbers that were fitted to each framework's runs: as for a framework never seen
+    #[arg(long)]
+    neutral: bool,
     /// List every row with its prediction (with --json)
     #[arg(long)]
     rows: bool,
@@ -64,7 +67,8 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
         let error = InputError::new(Kind::MissingField).at("gpu").in_file(args.data.display());
         return Err(error.expected("a table of runs with columns such as `gpu`, `layers`, `tp`, `iter_time_s`").into());
     }
-    let comparison = compare(&rows, quantity);
+    let constants = if args.neutral { Constants::Neutral } else { Constants::Fitted };
+    let comparison = compare(&rows, quantity, constants);
     let by = match args.by {
         Grouping::Source => By::Source,
         Grouping::Gpu => By::Gpu,

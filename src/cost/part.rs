@@ -208,7 +208,8 @@ impl<'a> Pricer<'a> {
         let waits = mesh.pipeline > 1 && strategy.tp > 1;
         match part.kind {
             PartKind::Layer | PartKind::Mtp => {
-                Seconds(software.host_s + if waits { software.host_tensor_s * f64::from(strategy.tp) } else { 0.0 })
+                let issue = software.host_s * if routed(part) { ROUTED_HOST } else { 1.0 };
+                Seconds(issue + if waits { software.host_tensor_s * f64::from(strategy.tp) } else { 0.0 })
             }
             _ => Seconds::ZERO,
         }

@@ -110,6 +110,25 @@ impl Default for Software {
 }
 
 impl Software {
+    /// The same conventions without the numbers that were fitted to a framework's runs.
+    pub fn neutral(self) -> Self {
+        let usual = Self::default();
+        Self {
+            activations: usual.activations,
+            gemm: usual.gemm,
+            attention: usual.attention,
+            elementwise: usual.elementwise,
+            host_s: usual.host_s,
+            host_tensor_s: usual.host_tensor_s,
+            workspace: usual.workspace,
+            gradient_buffers: usual.gradient_buffers,
+            head_buffers: usual.head_buffers,
+            expert_copies: usual.expert_copies,
+            loss_bytes: usual.loss_bytes,
+            ..self
+        }
+    }
+
     /// Whether it is the default.
     pub fn is_usual(&self) -> bool {
         *self == Self::default()
