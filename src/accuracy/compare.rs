@@ -313,9 +313,8 @@ impl Comparison {
             let none = Errors { rows: 0, mape: 0.0, median: 0.0, p95: 0.0, worst: 0.0, bias: 0.0 };
             let of_set = |f: &&Full| f.share > 0.5 && (name == "all" || of_full(f) == name);
             let full: Vec<&Full> = self.full.iter().filter(of_set).collect();
-            let shares = |crashed: bool| -> Vec<f64> {
-                full.iter().filter(|f| f.crashed == crashed).map(|f| f.share).collect()
-            };
+            let shares =
+                |crashed: bool| -> Vec<f64> { full.iter().filter(|f| f.crashed == crashed).map(|f| f.share).collect() };
             Set {
                 crash_auc: auc(&shares(true), &shares(false)),
                 calibrated: calibrated(&pairs),

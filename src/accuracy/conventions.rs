@@ -177,6 +177,8 @@ fn software(framework: &str, row: &Row, flags: &str, half: bool) -> Software {
     };
     let data = match framework {
         _ if apart || says(&["no gradient bucketing overlap"]) => false,
+        // Its ZeRO reduces and gathers after the backward pass; plain data parallelism uses the hooks of PyTorch.
+        "nanotron" => zero(row).is_ok_and(|stage| stage == 0),
         "megatron-deepspeed" | "megatron-lm" => says(&["overlap grad", "overlap-grad-reduce"]),
         _ => true,
     };
@@ -222,6 +224,7 @@ fn software(framework: &str, row: &Row, flags: &str, half: bool) -> Software {
         backward_overlap: !apart,
         // Graphs are issued whole; about a third of the kernels stay outside (attention, dispatch).
         host_s: host(framework) * if graphs { 0.35 } else { 1.0 },
+        allocator: if framework == "nanotron" { 1.10 } else { Software::default().allocator },
         host_tensor_s: if framework == "nanotron" { 1.1e-3 } else { 0.0 },
         workspace: match framework {
             // What its figures hold beyond states and activations.

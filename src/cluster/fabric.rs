@@ -80,7 +80,7 @@ pub const EFA: Fabric = fabric(
     0.80,
     35.0,
     12.0,
-    "latency of a ring step fitted to tensor parallelism over 2 and 4 nodes (Nanotron sweep, 2025); rest assumed",
+    "rate and latency of a ring step fitted to tensor and data parallelism over nodes (Nanotron sweep, 2025); half point assumed",
 );
 /// GPUDirect-TCPX and TCPXO of Google's a3.
 pub const TCPX: Fabric = fabric("tcpx", 0.75, 20.0, 16.0, "assumed: copies through a receive buffer");

@@ -47,6 +47,11 @@ impl<'a> Network<'a> {
         network
     }
 
+    /// Devices that the innermost links join.
+    pub fn innermost(&self) -> u64 {
+        self.pool.levels.first().map_or(1, |level| level.devices)
+    }
+
     fn place(&self, group: Group) -> Vec<Share> {
         let placement = self.pool.place(group, self.pool.devices);
         let levels = self.pool.levels.iter().zip(&placement.levels).enumerate();

@@ -581,11 +581,13 @@ impl<'a> Pricer<'a> {
             // Forward a gather and a scatter; backward the same plus the gather of the products' inputs again
             // (Korthikanti 2022, section 4.2.2). Without sequence parallelism an all-reduce each way, hidden by nothing.
             if strategy.sequence_parallel {
-                let overlap = if self.software().tensor_overlap { options::TENSOR_OVERLAP } else { 0.0 };
+                // Pieces of products and of messages take turns over the innermost links only.
+                let near = u64::from(strategy.tp) <= self.network.innermost();
+                let overlap = if near && self.software().tensor_overlap { options::TENSOR_OVERLAP } else { 0.0 };
                 let one = self.network.gather(whole, group);
                 price.forward.tensor += one * (2.0 * hidden(overlap));
                 // Backward, the gather runs behind the input gradient and the scatter behind the weight gradient in any case.
-                let overlap = if self.software().backward_overlap { options::TENSOR_OVERLAP } else { 0.0 };
+                let overlap = if near && self.software().backward_overlap { options::TENSOR_OVERLAP } else { 0.0 };
                 price.backward.tensor += one * (3.0 * hidden(overlap));
             } else {
                 let one = self.network.all_reduce(whole, group);

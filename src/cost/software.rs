@@ -58,6 +58,8 @@ pub struct Software {
     pub head_buffers: f64,
     /// Experts' outputs are kept for the gradient of the router: it scales them, not what is inside the experts.
     pub expert_outputs: bool,
+    /// Reserved over allocated memory of the framework's allocator.
+    pub allocator: f64,
     /// Further copies of every token sent to an expert that are kept: unfused permutations.
     pub expert_copies: f64,
     /// Bytes of optimizer state per parameter beside moments and master weights.
@@ -94,6 +96,7 @@ impl Default for Software {
             gradient_buffers: 0.0,
             head_buffers: 0.0,
             expert_outputs: true,
+            allocator: super::options::ALLOCATOR_FACTOR,
             expert_copies: 0.0,
             extra_optimizer: 0.0,
             activations: 1.0,

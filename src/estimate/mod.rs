@@ -161,7 +161,7 @@ impl<'a> Estimator<'a> {
     /// Memory that a plan may allocate on one device so that it is safe: see [`options::SAFE_SHARE`].
     pub fn allocatable(&self) -> f64 {
         let workspace = self.pricer.options().software.workspace;
-        ((self.usable() - options::CONTEXT_MEMORY.0) / options::ALLOCATOR_FACTOR - workspace).max(0.0)
+        ((self.usable() - options::CONTEXT_MEMORY.0) / self.pricer.options().software.allocator - workspace).max(0.0)
     }
 
     fn usable(&self) -> f64 {
@@ -387,7 +387,8 @@ impl<'a> Estimator<'a> {
             + live
             + transient
             + self.pricer.options().software.workspace;
-        memory.reserved_bytes = memory.allocated_bytes * options::ALLOCATOR_FACTOR + options::CONTEXT_MEMORY.0;
+        memory.reserved_bytes =
+            memory.allocated_bytes * self.pricer.options().software.allocator + options::CONTEXT_MEMORY.0;
         memory
     }
 }
