@@ -47,6 +47,8 @@ pub struct Compared {
     pub predicted: f64,
     /// Likewise.
     pub measured: f64,
+    /// The 10 % and 90 % quantiles of the prediction.
+    pub interval: [f64; 2],
     /// What the prediction is made of, in the same unit, on the stage that decides it.
     pub parts: std::collections::BTreeMap<&'static str, f64>,
 }
@@ -63,6 +65,10 @@ pub struct Set {
     pub errors: Errors,
     /// Mean over questions of the rank correlation of rival plans, weighted by their number; questions of at least three.
     pub kendall_tau: Option<f64>,
+    /// Share of measurements within the predictions' intervals.
+    pub coverage: Option<f64>,
+    /// Mean Winkler score of the intervals at 80 %, over the measurement.
+    pub winkler: Option<f64>,
     /// Chance that a run that crashed has a higher price in memory than one that ran, among those priced above half of the
     /// device; where both are known.
     pub crash_auc: Option<f64>,
@@ -196,7 +202,12 @@ fn compare_row(row: &Row, quantity: Quantity, constants: Constants) -> Result<Co
         _ => return Err(LeftOut::NotMeasured),
     };
     let parts = parts(&estimate, quantity, peak.map(|p| p.rank));
+    let spread = match quantity {
+        Quantity::Time => case.cost.software.time_spread,
+        Quantity::Memory => case.cost.software.memory_spread,
+    };
     Ok(Compared {
+        interval: spread.map(|ratio| predicted * ratio),
         parts,
         question: question(&case),
         id: case.id,
@@ -268,6 +279,10 @@ pub fn compare(rows: &[Row], quantity: Quantity, constants: Constants) -> Compar
     comparison
 }
 
+fn mean(rows: &[&Compared], of: impl Fn(&Compared) -> f64) -> Option<f64> {
+    (!rows.is_empty()).then(|| rows.iter().map(|r| of(r)).sum::<f64>() / rows.len() as f64)
+}
+
 /// Rank correlation within each question of at least three rivals, averaged by their number.
 fn tau_by_question(rows: &[&Compared]) -> Option<f64> {
     let mut questions: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
@@ -318,6 +333,8 @@ impl Comparison {
             Set {
                 crash_auc: auc(&shares(true), &shares(false)),
                 calibrated: calibrated(&pairs),
+                coverage: mean(rows, |r| f64::from((r.interval[0]..=r.interval[1]).contains(&r.measured))),
+                winkler: mean(rows, |r| winkler(r.interval[0], r.interval[1], r.measured) / r.measured),
                 name,
                 quantity,
                 errors: errors(&pairs).unwrap_or(none),

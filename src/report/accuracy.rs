@@ -21,8 +21,8 @@ pub fn accuracy(sets: &[Set], style: Style) -> String {
         ("worst", Align::Right),
         ("bias", Align::Right),
         ("tau", Align::Right),
-        ("20 seen", Align::Right),
         ("inside", Align::Right),
+        ("20 seen", Align::Right),
         ("auc", Align::Right),
         ("left out", Align::Right),
     ]);
@@ -38,8 +38,8 @@ pub fn accuracy(sets: &[Set], style: Style) -> String {
             shown(e.worst),
             shown(e.bias),
             set.kendall_tau.map(|t| format!("{t:.2}")).unwrap_or_default(),
+            set.coverage.map(percent).unwrap_or_default(),
             set.calibrated.map(|c| percent(c.errors.mape)).unwrap_or_default(),
-            set.calibrated.map(|c| percent(c.coverage)).unwrap_or_default(),
             set.crash_auc.map(|a| format!("{a:.2}")).unwrap_or_default(),
             set.left_out.values().sum::<usize>().to_string(),
         ]);
@@ -47,8 +47,8 @@ pub fn accuracy(sets: &[Set], style: Style) -> String {
     out.push_str(&table.render(style));
     out.push_str(&paragraph(
         "  ",
-        "20 seen: mean error of the other rows when half of a set, at most 20, scales its prices; inside: share of those rows \
-         within the p10 to p90 of the rows seen; auc: crashes told from runs by their price above half of the device",
+        "inside: share of measurements within the p10 to p90 of their predictions; 20 seen: mean error of the other rows when \
+         half of a set, at most 20, scales its prices; auc: crashes told from runs by their price above half of the device",
     ));
     if let Some(all) = sets.first().filter(|s| !s.left_out.is_empty()) {
         let _ = writeln!(out, "\n{}", style.title("Left out"));
