@@ -4,6 +4,7 @@ use super::output::Output;
 use super::{ANSWERED, Ended};
 use crate::accuracy::{By, Constants, Quantity, compare, table};
 use crate::error::{InputError, Kind};
+use crate::memo::file::replace;
 use crate::report;
 use clap::ValueEnum;
 use serde_json::json;
@@ -41,6 +42,9 @@ pub(super) struct Args {
     /// Group rows
     #[arg(long, value_enum, default_value_t = Grouping::Source)]
     by: Grouping,
+    /// Write the report as a page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Leave out the numbers that were fitted to each framework's runs: as for a framework never seen
     #[arg(long)]
     neutral: bool,
@@ -85,6 +89,11 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
                 .map(|(row, why)| json!({ "id": row.id, "source": row.source, "why": why.to_string() }))
                 .collect::<Vec<_>>()
         );
+    }
+    if let Some(path) = &args.html {
+        let page = report::accuracy_html(&sets, &comparison);
+        replace(path, &[page.as_bytes()])
+            .map_err(|e| InputError::new(Kind::Unwritable).in_file(path.display()).help(e))?;
     }
     output.answer(&document, |style| report::accuracy(&sets, style))?;
     Ok(ANSWERED)

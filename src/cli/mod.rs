@@ -4,6 +4,7 @@
 //! plan; 5 illegal for the target; 130 interrupted (the best so far is printed).
 
 mod accuracy;
+mod calibrate;
 mod check;
 mod export;
 mod failure;
@@ -71,6 +72,8 @@ enum Command {
     Schedule(Box<schedule::Args>),
     /// Compare prices with published measurements
     Accuracy(Box<accuracy::Args>),
+    /// Fit a device to your own runs
+    Calibrate(Box<calibrate::Args>),
     /// Tell what the best price is worth among measured rivals
     Regret(Box<regret::Args>),
     /// Write a schedule or a plan for another tool
@@ -92,6 +95,7 @@ pub fn main() -> ExitCode {
         Command::Model(args) => model::run(&args, &output),
         Command::MinGpus(args) => min_gpus::run(&args, &output),
         Command::Accuracy(args) => accuracy::run(&args, &output),
+        Command::Calibrate(args) => calibrate::run(&args, &output),
         Command::Regret(args) => regret::run(&args, &output),
         Command::Export(args) => export::run(&args, &output),
         Command::Schedule(args) => schedule::run(&args, &output),

@@ -3,7 +3,9 @@
 //! Every function here turns finished answers into text; nothing is computed that the JSON output does not also have.
 
 mod accuracy;
+mod accuracy_html;
 mod breakdown;
+mod calibration;
 mod check;
 mod galvatron;
 mod layers;
@@ -19,6 +21,8 @@ mod style;
 mod table;
 
 pub use accuracy::accuracy;
+pub use accuracy_html::accuracy_html;
+pub use calibration::calibration;
 pub use check::check;
 pub use galvatron::galvatron;
 pub use layers::{Shape, shape};
