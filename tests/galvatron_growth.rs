@@ -1,9 +1,10 @@
-//! How search time grows: hardly with memory or with layers of one type, moderately with devices.
+//! How search grows: work hardly with memory or with layers of one type, moderately with devices. Clocks are printed
+//! (`--nocapture`), not asserted.
 
 use espalier::cost::galvatron::{CostModel, Repairs};
 use espalier::space::galvatron::{GalvatronSpace, Partition, exact};
 use espalier::{import, reference};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The 16-device case with other numbers of layers, nodes and memory. Groups of more devices than were measured get the
 /// figures of the largest measured group of their kind.
@@ -25,42 +26,41 @@ fn model(layers: u32, nodes: u32, memory_gb: f64, batch: u32) -> Option<CostMode
     Some(model)
 }
 
-/// Least of several times of tables and search.
-fn timed(model: &CostModel) -> (Duration, f64, f64) {
-    (0..7)
-        .map(|_| {
-            let begin = Instant::now();
-            let space = GalvatronSpace::new(model.clone(), Partition::Even).unwrap();
-            let answer = exact::solve(&space);
-            let objective = answer.best.as_ref().map_or(f64::NAN, |b| b.1);
-            (begin.elapsed(), objective, answer.gap().unwrap_or(f64::NAN))
-        })
-        .min_by_key(|t| t.0)
-        .unwrap()
+/// Prints the least of several times of tables and search; returns the work of the search.
+fn work(name: &str, model: &CostModel) -> usize {
+    let runs = (0..7).map(|_| {
+        let begin = Instant::now();
+        let space = GalvatronSpace::new(model.clone(), Partition::Even).unwrap();
+        (exact::solve(&space), begin.elapsed())
+    });
+    let (answer, time) = runs.min_by_key(|r| r.1).unwrap();
+    let (objective, gap) = (answer.best.as_ref().map_or(f64::NAN, |b| b.1), answer.gap().unwrap_or(f64::NAN));
+    println!(
+        "| {name} | {:.2} | {} of {} | {} | {objective:.4} | {gap:.1e} |",
+        1e3 * time.as_secs_f64(),
+        answer.relaxed,
+        answer.tasks,
+        answer.solved
+    );
+    assert!(answer.best.is_none() || gap <= 1e-9, "{name}: gap {gap}");
+    answer.relaxed + answer.solved
 }
 
 #[test]
 fn growth_is_shown_and_flat_in_memory_and_nearly_so_in_layers() {
     let Some(first) = model(32, 1, 24.0, 64) else { return };
-    timed(&first);
-    let mut memory = Vec::new();
-    for gb in [24.0, 36.0, 48.0, 80.0, 120.0, 192.0] {
-        let (time, objective, gap) = timed(&model(32, 1, gb, 64).unwrap());
-        eprintln!("{gb} GB: {time:?}, {objective} s, gap {gap}");
-        memory.push(time);
-    }
-    let mut layers = Vec::new();
-    for n in [32, 64, 128, 256, 512, 1024] {
-        let (time, objective, gap) = timed(&model(n, 8, 80.0, 512).unwrap());
-        eprintln!("{n} layers: {time:?}, {objective} s, gap {gap}");
-        layers.push(time);
-    }
+    println!(
+        "| question | ms, tables and search | tasks looked at | solved | s/iteration | gap |\n|---|---|---|---|---|---|"
+    );
+    work("first run", &first);
+    let memory =
+        [24.0, 36.0, 48.0, 80.0, 120.0, 192.0].map(|gb| work(&format!("{gb} GB"), &model(32, 1, gb, 64).unwrap()));
+    let layers = [32, 64, 128, 256, 512, 1024].map(|n| work(&format!("{n} layers"), &model(n, 8, 80.0, 512).unwrap()));
     for nodes in [1, 2, 4, 8, 16, 32, 64, 128, 256, 512] {
-        let (time, objective, gap) = timed(&model(64, nodes, 40.0, 4096).unwrap());
-        eprintln!("{} devices: {time:?}, {objective} s, gap {gap}", nodes * 8);
+        work(&format!("{} devices", nodes * 8), &model(64, nodes, 40.0, 4096).unwrap());
     }
-    let most = |times: &[Duration]| times.iter().max().unwrap().as_secs_f64();
-    let least = |times: &[Duration]| times.iter().min().unwrap().as_secs_f64();
-    assert!(most(&memory) < 20.0 * least(&memory), "{memory:?}");
-    assert!(most(&layers) < 20.0 * least(&layers), "{layers:?}");
+    let spread = |work: &[usize]| *work.iter().max().unwrap() as f64 / (*work.iter().min().unwrap()).max(64) as f64;
+    println!("memory {memory:?}, layers {layers:?}");
+    assert!(spread(&memory) <= 4.0, "{memory:?}");
+    assert!(spread(&layers) <= 8.0, "{layers:?}");
 }

@@ -66,6 +66,15 @@ def seconds(answer):
 
 
 def cases(folders, runs):
+    """Measured cases first, those with an estimate apart."""
+    estimated = [f for f in folders if f.name.split("_")[0] in ESTIMATED]
+    table([f for f in folders if f not in estimated], runs)
+    print()
+    table(estimated, runs)
+
+
+def table(folders, runs):
+    ratios = []
     print("| case | Galvatron, CPU s | espalier, CPU ms | ratio | peak MB | Galvatron's plan, s | headroom, s | espalier's plan, s "
           "| faster than Galvatron's | gap | log10 of plans |")
     print("|---|---|---|---|---|---|---|---|---|---|---|")
@@ -78,10 +87,12 @@ def cases(folders, runs):
         theirs = guess if guess else known["search_cpu_s"]
         mark = "~" if guess else ""
         time = seconds(answer)
+        ratios.append(theirs / cpu)
         print(f"| {folder.name} | {mark}{theirs:.1f} | {cpu * 1e3:.1f} | {mark}{theirs / cpu:.0f} | {peak_mb(folder):.1f} "
               f"| {known['iteration_time_s']:.6f} | {headroom:.6f} | {time:.6f} "
               f"| {percent(known['iteration_time_s'] / time - 1)} | {answer['bound']['gap']:g} "
               f"| {answer['space_size_log10']:.0f} |", flush=True)
+    print(f"\nRatios: {min(ratios):.0f} to {max(ratios):.0f}, median {statistics.median(ratios):.0f}.")
 
 
 def repairs(folders):

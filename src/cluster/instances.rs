@@ -1,8 +1,7 @@
 //! Machines one can rent or buy, by name: `h100x8:4` is four HGX nodes of eight H100.
 //!
-//! Numbers of NICs, their rates and host memory are the vendors' published configurations as of 2026-11 (cloud instance
-//! pages, DGX and HGX data sheets; NIC placement checked against the NCCL topology files of aws-ofi-nccl, azhpc-images and
-//! NeMo-Framework-Launcher). Scale-up rates per direction are those of stas00/ml-engineering@744d01e `network`.
+//! Numbers of NICs, their rates and host memory are the usual configurations as of 2026-11 after cloud instance pages and
+//! DGX and HGX data sheets, entered by hand: a machine of yours may differ, and a cluster file says how. Scale-up rates per direction are those of stas00/ml-engineering@744d01e `network`.
 //! Nodes of eight can also be asked for in part: `h100x4` is four devices of an HGX node with the NICs next to them.
 
 use super::fabric::{self, Fabric};

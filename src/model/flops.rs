@@ -150,10 +150,11 @@ impl LayerClass {
 impl Model {
     fn tower_forward(&self, tower: &Tower, lengths: &Lengths, masked: Masked) -> Flops {
         let tokens = lengths.of(tower.stream) as f64;
-        let layers = tower.layers.iter().filter_map(|&id| self.class(id));
+        let runs = tower.layers.chunk_by(|a, b| a == b).filter_map(|run| Some((self.class(*run.first()?)?, run.len())));
+        let layers: Flops = runs.map(|(c, n)| c.forward_flops_per_sample(lengths, masked) * n as f64).sum();
         let stem = sum(&tower.stem, tower.stream, lengths, masked);
         let exit = sum(&tower.exit, tower.stream, lengths, masked) / tower.exit_ratio.max(1) as f64;
-        (stem + exit) * tokens + layers.map(|c| c.forward_flops_per_sample(lengths, masked)).sum()
+        (stem + exit) * tokens + layers
     }
 
     fn head_forward(&self, lengths: &Lengths, masked: Masked) -> Flops {

@@ -70,7 +70,7 @@ pub struct Chain<'a> {
     /// Class of each item.
     pub items: Vec<u32>,
     /// Options per class, at least one each.
-    pub options: Vec<Vec<ChainOption>>,
+    pub options: Vec<std::sync::Arc<[ChainOption]>>,
     /// How items go to segments.
     pub cuts: Cuts,
     /// The segments in order.

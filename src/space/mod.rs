@@ -11,6 +11,7 @@ pub mod galvatron;
 pub mod layerwise;
 pub mod min_gpus;
 pub mod moves;
+pub mod outer;
 pub mod planner;
 pub mod profile;
 pub mod schedule;

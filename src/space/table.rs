@@ -8,6 +8,7 @@ use crate::cost::{Mesh, PartPrice};
 use crate::estimate::Estimator;
 use crate::plan::{LayerStrategy, Layout, PartClass};
 use crate::search::decompose::{COSTS, ChainOption, Cost};
+use std::sync::Arc;
 
 /// Positions in a cost vector.
 pub mod at {
@@ -37,7 +38,7 @@ pub struct ClassTable {
     /// Their prices.
     pub prices: Vec<PartPrice>,
     /// The same as options of a chain; `id` is the index.
-    pub options: Vec<ChainOption>,
+    pub options: Arc<[ChainOption]>,
     /// Strategies before dominance.
     pub enumerated: u64,
 }
@@ -83,15 +84,49 @@ fn option(id: usize, layout: u16, price: &PartPrice) -> ChainOption {
     }
 }
 
+/// What dominance compares: forward and backward pass first, then reduction, tail and the three kinds of memory.
+type Key = [f64; 7];
+
+/// A strategy with its price, before dominance.
+struct Candidate {
+    strategy: LayerStrategy,
+    price: PartPrice,
+    layout: u16,
+    key: Key,
+}
+
+impl Candidate {
+    fn new(strategy: LayerStrategy, price: PartPrice, layout: u16) -> Self {
+        let o = option(0, layout, &price);
+        let key = [
+            o.cost[at::FORWARD],
+            o.cost[at::BACKWARD],
+            o.cost[at::REDUCE],
+            o.cost[at::TAIL],
+            o.fixed,
+            o.scaled,
+            o.peak,
+        ];
+        Self { strategy, price, layout, key }
+    }
+
+    fn primary(&self) -> f64 {
+        self.key[0] + self.key[1]
+    }
+}
+
 /// Whether `a` beats `b` even when each pass of `a` takes `extra` longer.
-fn beats(a: &ChainOption, b: &ChainOption, extra: f64) -> bool {
-    a.fixed <= b.fixed
-        && a.scaled <= b.scaled
-        && a.peak <= b.peak
-        && a.cost[at::FORWARD] + extra <= b.cost[at::FORWARD]
-        && a.cost[at::BACKWARD] + extra <= b.cost[at::BACKWARD]
-        && a.cost[at::REDUCE] <= b.cost[at::REDUCE]
-        && a.cost[at::TAIL] <= b.cost[at::TAIL]
+fn beats(a: &Key, b: &Key, extra: f64) -> bool {
+    a[0] + extra <= b[0] && a[1] + extra <= b[1] && (2..7).all(|k| a[k] <= b[k])
+}
+
+/// Whether one of `front` passes `test`. It moves to the head: what beat one candidate likely beats the next.
+fn any_beats(front: &mut [usize], mut test: impl FnMut(usize) -> bool) -> bool {
+    let found = front.iter().position(|&k| test(k));
+    if let Some(found) = found {
+        front[..=found].rotate_right(1);
+    }
+    found.is_some()
 }
 
 impl Table {
@@ -100,7 +135,7 @@ impl Table {
     pub fn new(estimator: &Estimator, mesh: Mesh, allowed: &Allowed) -> Option<Self> {
         let spine = estimator.spine;
         let mut layouts: Vec<Layout> = Vec::new();
-        let mut raw: Vec<Vec<(LayerStrategy, PartPrice, ChainOption)>> = Vec::new();
+        let mut raw: Vec<Vec<Candidate>> = Vec::new();
         for class in &spine.classes {
             let experts = super::strategies::Divisors::of(class, estimator.job).experts > 0;
             let mut list = Vec::new();
@@ -122,7 +157,7 @@ impl Table {
                             estimator.pricer.base(class, &plain, mesh)
                         });
                         let price = base.finish(zero, recompute);
-                        list.push((strategy, price, option(0, id as u16, &price)));
+                        list.push(Candidate::new(strategy, price, id as u16));
                     }
                 }
             });
@@ -169,38 +204,39 @@ impl Table {
     }
 }
 
-fn undominated(mut list: Vec<(LayerStrategy, PartPrice, ChainOption)>, detour: &[f64]) -> ClassTable {
-    let enumerated = list.len() as u64;
-    let primary = |o: &ChainOption| o.cost[at::FORWARD] + o.cost[at::BACKWARD];
+fn undominated(list: Vec<Candidate>, detour: &[f64]) -> ClassTable {
     // Within layouts first: most fall there, and what is left is few enough to compare across.
-    list.sort_by(|a, b| {
-        (a.2.layout.cmp(&b.2.layout)).then(primary(&a.2).total_cmp(&primary(&b.2))).then(a.0.cmp(&b.0))
+    let faster = |a: &usize, b: &usize| {
+        let (a, b) = (&list[*a], &list[*b]);
+        a.primary().total_cmp(&b.primary()).then(a.strategy.cmp(&b.strategy))
+    };
+    let mut order: Vec<usize> = (0..list.len()).collect();
+    order.sort_unstable_by(faster);
+    let mut fronts: Vec<Vec<usize>> = vec![Vec::new(); detour.len()];
+    order.retain(|&x| {
+        let front = &mut fronts[list[x].layout as usize];
+        let kept = !any_beats(front, |k| beats(&list[k].key, &list[x].key, 0.0));
+        if kept {
+            front.push(x);
+        }
+        kept
     });
-    let mut kept: Vec<(LayerStrategy, PartPrice, ChainOption)> = Vec::new();
-    let mut start = 0;
-    for x in list {
-        if kept.last().is_some_and(|k| k.2.layout != x.2.layout) {
-            start = kept.len();
-        }
-        if !kept[start..].iter().any(|(_, _, k)| beats(k, &x.2, 0.0)) {
-            kept.push(x);
-        }
-    }
-    kept.sort_by(|a, b| primary(&a.2).total_cmp(&primary(&b.2)).then(a.0.cmp(&b.0)));
-    let mut best: Vec<(LayerStrategy, PartPrice, ChainOption)> = Vec::new();
-    for x in kept {
-        let beaten = |(_, _, k): &(LayerStrategy, PartPrice, ChainOption)| {
-            k.layout != x.2.layout && beats(k, &x.2, detour[k.layout as usize])
+    let mut best: Vec<usize> = Vec::new();
+    order.retain(|&x| {
+        let beaten = |k: usize| {
+            list[k].layout != list[x].layout && beats(&list[k].key, &list[x].key, detour[list[k].layout as usize])
         };
-        if !best.iter().any(beaten) {
+        let kept = !any_beats(&mut best, beaten);
+        if kept {
             best.push(x);
         }
+        kept
+    });
+    let options = order.iter().enumerate().map(|(id, &x)| option(id, list[x].layout, &list[x].price)).collect();
+    ClassTable {
+        strategies: order.iter().map(|&x| list[x].strategy).collect(),
+        prices: order.iter().map(|&x| list[x].price).collect(),
+        options,
+        enumerated: list.len() as u64,
     }
-    let mut table = ClassTable { strategies: Vec::new(), prices: Vec::new(), options: Vec::new(), enumerated };
-    for (id, (strategy, price, o)) in best.into_iter().enumerate() {
-        table.strategies.push(strategy);
-        table.prices.push(price);
-        table.options.push(ChainOption { id: id as u32, ..o });
-    }
-    table
 }

@@ -61,6 +61,7 @@ pub fn probe(space: &LayerwiseSpace) -> Option<Uniform> {
     let experts: Vec<bool> = divisors.iter().map(|d| d.experts > 0).collect();
     let most_experts = divisors.iter().map(|d| d.experts).max().unwrap_or(0);
     let node = space.estimator.pool.devices_per_node;
+    let run_ends = run_ends(&spine.parts);
     let mut best: Option<Uniform> = None;
     for (_, mesh, tasks) in space.frames() {
         let Some(&task) = tasks.iter().find(|t| space.tasks[**t].chunks == 1) else { continue };
@@ -88,9 +89,9 @@ pub fn probe(space: &LayerwiseSpace) -> Option<Uniform> {
                     if !has_room(space, &parts, mesh) {
                         continue;
                     }
-                    let hops = hops(space, &parts, mesh);
+                    let laid = Laid { hops: hops(space, &parts, mesh), parts, run_ends: &run_ends };
                     for sizes in splits(spine, u64::from(mesh.pipeline)) {
-                        let Some(objective) = evaluate(space, task, &sizes, &parts, &hops) else { continue };
+                        let Some(objective) = evaluate(space, task, &sizes, &laid) else { continue };
                         if best.as_ref().is_none_or(|b| objective < b.objective) {
                             best = Some(Uniform { task, sizes, strategy, objective });
                         }
@@ -161,12 +162,14 @@ fn of_frame(space: &LayerwiseSpace, mesh: Mesh, tasks: &[usize], experts: &[bool
         .filter(|(part, _)| part.kind == PartKind::Layer)
         .flat_map(|(_, class)| class.strategies.iter().copied())
         .collect();
+    let run_ends = run_ends(&spine.parts);
     for strategy in candidates {
         let Some(parts) = prices(space, &strategy, experts, mesh) else { continue };
         if !has_room(space, &parts, mesh) {
             continue;
         }
-        let hops = hops(space, &parts, mesh);
+        let laid = Laid { hops: hops(space, &parts, mesh), parts, run_ends: &run_ends };
+        let parts = &laid.parts;
         let work: f64 = spine.parts.iter().map(|c| parts[*c as usize].0).sum();
         for &task in tasks {
             let key = &space.tasks[task];
@@ -177,8 +180,7 @@ fn of_frame(space: &LayerwiseSpace, mesh: Mesh, tasks: &[usize], experts: &[bool
                 Some(split) => std::slice::from_ref(split),
                 None => &plain,
             };
-            let candidates =
-                options.iter().filter_map(|sizes| evaluate(space, task, sizes, &parts, &hops).map(|t| (t, sizes)));
+            let candidates = options.iter().filter_map(|sizes| evaluate(space, task, sizes, &laid).map(|t| (t, sizes)));
             let Some((objective, sizes)) = candidates.min_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
             if objective < best * LISTED {
                 best = best.min(objective);
@@ -193,6 +195,22 @@ type ClassPrice = (f64, crate::cost::PartPrice, LayerStrategy);
 
 /// Hops by stage and class.
 type Hops = Vec<Vec<f64>>;
+
+/// One strategy over all parts.
+struct Laid<'r> {
+    parts: Vec<ClassPrice>,
+    hops: Hops,
+    /// For every part, the first part behind it of another class.
+    run_ends: &'r [usize],
+}
+
+fn run_ends(parts: &[u32]) -> Vec<usize> {
+    let mut ends = Vec::with_capacity(parts.len());
+    for run in parts.chunk_by(|a, b| a == b) {
+        ends.resize(ends.len() + run.len(), ends.len() + run.len());
+    }
+    ends
+}
 
 fn hops(space: &LayerwiseSpace, parts: &[ClassPrice], mesh: Mesh) -> Hops {
     let pricer = &space.estimator.pricer;
@@ -231,7 +249,7 @@ fn prices(space: &LayerwiseSpace, strategy: &LayerStrategy, experts: &[bool], me
     Some(list)
 }
 
-fn evaluate(space: &LayerwiseSpace, task: usize, sizes: &[u32], parts: &[ClassPrice], hops: &Hops) -> Option<f64> {
+fn evaluate(space: &LayerwiseSpace, task: usize, sizes: &[u32], laid: &Laid<'_>) -> Option<f64> {
     let key = &space.tasks[task];
     let (p, v) = (key.pipeline as usize, key.chunks as usize);
     let live = space.live(task);
@@ -244,17 +262,20 @@ fn evaluate(space: &LayerwiseSpace, task: usize, sizes: &[u32], parts: &[ClassPr
         let (s, c) = (x % p, x / p);
         let stage = &mut stages[s];
         let (mut forward, mut backward) = (0.0, 0.0);
-        for i in next..next + size as usize {
-            let class = spine.parts[i] as usize;
-            let (_, price, _) = &parts[class];
-            forward += price.forward.total().0;
-            backward += price.backward.total().0;
-            stage.cost.reduce += price.reduce.0;
-            stage.cost.tail += price.optimizer.0 + price.gather.0;
-            stage.memory += price.states.total().0 + live[s][c] * price.activations.0;
+        let (first, end) = (next, next + size as usize);
+        while next < end {
+            let class = spine.parts[next] as usize;
+            let (_, price, _) = &laid.parts[class];
+            let run = laid.run_ends[next].min(end) - next;
+            let n = run as f64;
+            forward += n * price.forward.total().0;
+            backward += n * price.backward.total().0;
+            stage.cost.reduce += n * price.reduce.0;
+            stage.cost.tail += n * (price.optimizer.0 + price.gather.0);
+            stage.memory += n * (price.states.total().0 + live[s][c] * price.activations.0);
             stage.peak = stage.peak.max(price.transient.0);
-            if i == next && x > 0 {
-                let hop = hops[s][class];
+            if next == first && x > 0 {
+                let hop = laid.hops[s][class];
                 forward += hop * interference;
                 backward += hop * interference;
                 stage.cost.hop += hop;
@@ -262,11 +283,11 @@ fn evaluate(space: &LayerwiseSpace, task: usize, sizes: &[u32], parts: &[ClassPr
                     stage.cost.lead_hop = hop;
                 }
             }
+            next += run;
         }
         if stage.memory + stage.peak > cap {
             return None;
         }
-        next += size as usize;
         stage.cost.forward += forward;
         stage.cost.backward += backward;
         if v > 1 && c == 0 {

@@ -10,13 +10,16 @@ use crate::search::decompose::{COSTS, Chain, ChainOption, Cost, Cuts, FixedItem,
 /// Most multipliers kept per segment: more only sharpen the bound between hull slopes.
 const MAX_LAMBDAS: usize = 24;
 
+/// Most folds kept per boundary in a bound over all cuts.
+const FOLDS: usize = 16;
+
 /// Bounds of windows of one segment.
 #[derive(Debug, Clone)]
 pub struct SegmentBounds {
     cap: f64,
     lambdas: Vec<f64>,
-    /// `prefix[l][i]`: sum over the first `i` items of `min_o (p + lambda_l r)`.
-    prefix: Vec<Vec<f64>>,
+    /// At `i * lambdas + l`: sum over the first `i` items of `min_o (p + lambda_l r)`.
+    prefix: Vec<f64>,
     /// Sum over the first `i` items of the least resource.
     resource: Vec<f64>,
     /// Least peak of each item.
@@ -34,32 +37,78 @@ pub fn resource(option: &ChainOption, multiplier: f64) -> f64 {
     option.fixed + multiplier * option.scaled
 }
 
-/// Slopes of the lower convex hull of (resource, primary).
-pub fn hull_slopes(points: &mut [(f64, f64)]) -> Vec<f64> {
-    points.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
-    let mut hull: Vec<(f64, f64)> = Vec::new();
+/// Lower convex hull of points (resource, primary, tag): what some multiplier makes the best, least primary cost first.
+pub fn hull<T: Copy>(points: &mut [(f64, f64, T)]) -> Vec<(f64, f64, T)> {
+    points.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.total_cmp(&b.0)));
+    let mut hull: Vec<(f64, f64, T)> = Vec::new();
     for &p in points.iter() {
-        if hull.last().is_some_and(|q| p.1 >= q.1) {
+        if hull.last().is_some_and(|q| p.0 >= q.0) {
             continue;
         }
-        while hull.len() >= 2 {
-            let (a, b) = (hull[hull.len() - 2], hull[hull.len() - 1]);
-            if (b.1 - a.1) * (p.0 - a.0) >= (p.1 - a.1) * (b.0 - a.0) {
-                hull.pop();
-            } else {
-                break;
-            }
+        while let [.., a, b] = hull[..]
+            && (b.1 - a.1) * (b.0 - p.0) >= (p.1 - b.1) * (a.0 - b.0)
+        {
+            hull.pop();
         }
         hull.push(p);
     }
-    hull.windows(2).map(|w| (w[0].1 - w[1].1) / (w[1].0 - w[0].0)).filter(|s| s.is_finite() && *s > 0.0).collect()
+    hull
+}
+
+/// Multipliers at which the best point of a hull changes.
+pub fn slopes<T>(hull: &[(f64, f64, T)]) -> impl Iterator<Item = f64> + '_ {
+    hull.windows(2).map(|w| (w[1].1 - w[0].1) / (w[0].0 - w[1].0)).filter(|s| s.is_finite() && *s > 0.0)
+}
+
+/// What bounds need of a class, whatever the segment.
+struct ClassBounds {
+    /// Options (fixed, scaled, primary) that no other beats in all three.
+    front: Vec<(f64, f64, f64)>,
+    peak: f64,
+    cost: Cost,
+    lead: Cost,
+    layouts: Vec<u16>,
+}
+
+impl ClassBounds {
+    fn new(chain: &Chain, class: usize) -> Self {
+        let options = &chain.options[class];
+        let mut points: Vec<(f64, f64, f64)> =
+            options.iter().map(|o| (o.fixed, o.scaled, chain.combine.primary(&o.cost))).collect();
+        points.sort_by(|a, b| a.2.total_cmp(&b.2).then(a.0.total_cmp(&b.0)).then(a.1.total_cmp(&b.1)));
+        let mut front: Vec<(f64, f64, f64)> = Vec::new();
+        for p in points {
+            if !front.iter().any(|f| f.0 <= p.0 && f.1 <= p.1) {
+                front.push(p);
+            }
+        }
+        let mut layouts: Vec<u16> = options.iter().map(|o| o.layout).collect();
+        layouts.sort_unstable();
+        layouts.dedup();
+        let least = |of: &dyn Fn(&ChainOption) -> f64| options.iter().map(of).fold(f64::INFINITY, f64::min);
+        Self {
+            front,
+            peak: least(&|o| o.peak),
+            cost: std::array::from_fn(|k| least(&|o| o.cost[k])),
+            lead: std::array::from_fn(|k| least(&|o| o.lead[k])),
+            layouts,
+        }
+    }
+
+    fn least_of(&self, cost: &dyn Fn(u16) -> Cost) -> Cost {
+        let mut least = [f64::INFINITY; COSTS];
+        for &layout in &self.layouts {
+            let c = cost(layout);
+            least = std::array::from_fn(|k| least[k].min(c[k]));
+        }
+        least
+    }
 }
 
 impl SegmentBounds {
     /// Bounds of a segment that holds some of `items`, each with the multiplier in force for it.
-    pub fn new(chain: &Chain, segment: usize, items: &[FixedItem]) -> Self {
+    fn new(chain: &Chain, classes: &[ClassBounds], segment: usize, items: &[FixedItem]) -> Self {
         let cap = chain.segments[segment].cap;
-        let primary = |c: &Cost| chain.combine.primary(c);
         // Classes with their multipliers, each once.
         let mut kinds: Vec<(u32, f64)> = Vec::new();
         let mut kind_of = Vec::with_capacity(items.len());
@@ -71,65 +120,37 @@ impl SegmentBounds {
             });
             kind_of.push(index);
         }
-        let points: Vec<Vec<(f64, f64)>> = kinds
+        let class_of = |kind: usize| &classes[kinds[kind].0 as usize];
+        let hulls: Vec<Vec<(f64, f64, ())>> = kinds
             .iter()
             .map(|&(class, multiplier)| {
-                chain.options[class as usize].iter().map(|o| (resource(o, multiplier), primary(&o.cost))).collect()
+                let front = &classes[class as usize].front;
+                hull(&mut front.iter().map(|f| (f.0 + multiplier * f.1, f.2, ())).collect::<Vec<_>>())
             })
             .collect();
-        let mut lambdas: Vec<f64> = points.iter().flat_map(|p| hull_slopes(&mut p.clone())).collect();
+        let mut lambdas: Vec<f64> = hulls.iter().flat_map(|h| slopes(h)).collect();
         lambdas.sort_by(f64::total_cmp);
         lambdas.dedup();
         if lambdas.len() > MAX_LAMBDAS {
             lambdas = (0..MAX_LAMBDAS).map(|i| lambdas[i * (lambdas.len() - 1) / (MAX_LAMBDAS - 1)]).collect();
         }
         lambdas.insert(0, 0.0);
-        let least: Vec<Vec<f64>> = points
+        let least: Vec<Vec<f64>> = hulls
             .iter()
-            .map(|p| lambdas.iter().map(|l| p.iter().map(|(r, w)| w + l * r).fold(f64::INFINITY, f64::min)).collect())
-            .collect();
-        let sums = |value: &dyn Fn(usize) -> f64| {
-            let mut total = 0.0;
-            let mut out = Vec::with_capacity(items.len() + 1);
-            out.push(0.0);
-            for &kind in &kind_of {
-                total += value(kind);
-                out.push(total);
-            }
-            out
-        };
-        let prefix = (0..lambdas.len()).map(|l| sums(&|kind| least[kind][l])).collect();
-        let least_resource: Vec<f64> =
-            points.iter().map(|p| p.iter().map(|x| x.0).fold(f64::INFINITY, f64::min)).collect();
-        let least_peak: Vec<f64> = kinds
-            .iter()
-            .map(|&(class, _)| chain.options[class as usize].iter().map(|o| o.peak).fold(f64::INFINITY, f64::min))
-            .collect();
-        let least_cost: Vec<Cost> = kinds
-            .iter()
-            .map(|&(class, _)| {
-                let options = &chain.options[class as usize];
-                std::array::from_fn(|k| options.iter().map(|o| o.cost[k]).fold(f64::INFINITY, f64::min))
+            .map(|h| {
+                lambdas.iter().map(|l| h.iter().map(|(r, w, ())| w + l * r).fold(f64::INFINITY, f64::min)).collect()
             })
             .collect();
-        let least_lead: Vec<Cost> = kinds
-            .iter()
-            .map(|&(class, _)| {
-                let options = &chain.options[class as usize];
-                std::array::from_fn(|k| options.iter().map(|o| o.lead[k]).fold(f64::INFINITY, f64::min))
-            })
-            .collect();
-        let least_of = |class: u32, cost: &dyn Fn(u16) -> Cost| -> Cost {
-            let mut layouts: Vec<u16> = chain.options[class as usize].iter().map(|o| o.layout).collect();
-            layouts.sort_unstable();
-            layouts.dedup();
-            let mut least = [f64::INFINITY; COSTS];
-            for layout in layouts {
-                let c = cost(layout);
-                least = std::array::from_fn(|k| least[k].min(c[k]));
+        let mut prefix = vec![0.0; lambdas.len()];
+        prefix.reserve(items.len() * lambdas.len());
+        let mut resource = vec![0.0];
+        for (i, &kind) in kind_of.iter().enumerate() {
+            for l in 0..lambdas.len() {
+                prefix.push(prefix[i * lambdas.len() + l] + least[kind][l]);
             }
-            least
-        };
+            // The last point of a hull is the leanest.
+            resource.push(resource[i] + hulls[kind].last().map_or(0.0, |h| h.0));
+        }
         let fixed = matches!(chain.cuts, Cuts::Fixed(_));
         let firsts: Vec<u32> = match items.first() {
             Some(first) if fixed => vec![chain.items[first.item as usize]],
@@ -138,24 +159,25 @@ impl SegmentBounds {
         let mut entry = [f64::INFINITY; COSTS];
         let firsts: std::collections::BTreeSet<u32> = firsts.into_iter().collect();
         for class in firsts {
-            let least = least_of(class, &|layout| chain.transition.entry(segment, class, layout));
+            let least = classes[class as usize].least_of(&|layout| chain.transition.entry(segment, class, layout));
             entry = std::array::from_fn(|k| entry[k].min(least[k]));
         }
         let mut rejoins: Vec<Option<Cost>> = vec![None; kinds.len()];
         let mut floor = vec![[0.0; COSTS]];
         for (index, (item, &kind)) in items.iter().zip(&kind_of).enumerate() {
             let before: Cost = floor[floor.len() - 1];
-            let lead = if item.lead { least_lead[kind] } else { [0.0; COSTS] };
+            let lead = if item.lead { class_of(kind).lead } else { [0.0; COSTS] };
             let rejoin = if fixed && index > 0 && !item.follows {
                 let class = kinds[kind].0;
-                let least = || least_of(class, &|layout| chain.transition.rejoin(segment, class, layout));
+                let least = || class_of(kind).least_of(&|layout| chain.transition.rejoin(segment, class, layout));
                 *rejoins[kind].get_or_insert_with(least)
             } else {
                 [0.0; COSTS]
             };
-            floor.push(std::array::from_fn(|k| before[k] + least_cost[kind][k] + lead[k] + rejoin[k]));
+            let least = &class_of(kind).cost;
+            floor.push(std::array::from_fn(|k| before[k] + least[k] + lead[k] + rejoin[k]));
         }
-        let peak: Vec<f64> = kind_of.iter().map(|&k| least_peak[k]).collect();
+        let peak: Vec<f64> = kind_of.iter().map(|&k| class_of(k).peak).collect();
         let mut next_change = vec![peak.len(); peak.len()];
         for i in (0..peak.len().saturating_sub(1)).rev() {
             next_change[i] = if peak[i] == peak[i + 1] { next_change[i + 1] } else { i + 1 };
@@ -167,7 +189,7 @@ impl SegmentBounds {
             floor,
             lambdas,
             prefix,
-            resource: sums(&|kind| least_resource[kind]),
+            resource,
             peak,
         }
     }
@@ -208,8 +230,8 @@ impl SegmentBounds {
             return None;
         }
         let mut best = 0.0f64;
-        for (lambda, prefix) in self.lambdas.iter().zip(&self.prefix) {
-            best = best.max(prefix[j] - prefix[i] - lambda * free);
+        for ((lambda, from), to) in self.lambdas.iter().zip(self.sums(i)).zip(self.sums(j)) {
+            best = best.max(to - from - lambda * free);
         }
         Some(best)
     }
@@ -217,8 +239,15 @@ impl SegmentBounds {
     /// For windows of `length` items anywhere: per multiplier the least sum, and the least resource.
     pub fn anywhere(&self, length: usize) -> Anywhere {
         let n = self.resource.len() - 1;
-        let least = |p: &[f64]| (0..=n - length).map(|i| p[i + length] - p[i]).fold(f64::INFINITY, f64::min);
-        Anywhere { sums: self.prefix.iter().map(|p| least(p)).collect(), resource: least(&self.resource) }
+        let least = |of: &dyn Fn(usize) -> f64| (0..=n - length).map(of).fold(f64::INFINITY, f64::min);
+        Anywhere {
+            sums: (0..self.lambdas.len()).map(|l| least(&|i| self.sums(i + length)[l] - self.sums(i)[l])).collect(),
+            resource: least(&|i| self.resource[i + length] - self.resource[i]),
+        }
+    }
+
+    fn sums(&self, i: usize) -> &[f64] {
+        &self.prefix[i * self.lambdas.len()..][..self.lambdas.len()]
     }
 
     /// Least primary cost that `rest` adds to a label using `used` plus `peak`; `None` if it does not fit.
@@ -273,6 +302,28 @@ pub fn insert_fold<T>(set: &mut Vec<(Fold, T)>, x: Fold, tag: T) -> bool {
     true
 }
 
+/// The same with at most `width` folds: when there are more, the closest gives way to the lesser of both in every
+/// component, which bounds what either leads to.
+fn insert_merged<T>(set: &mut Vec<(Fold, T)>, x: Fold, tag: T, width: usize) {
+    if set.iter().any(|(y, _)| dominates(y, &x)) {
+        return;
+    }
+    set.retain(|(y, _)| !dominates(&x, y));
+    if set.len() < width {
+        set.push((x, tag));
+        return;
+    }
+    let sum = |f: &Fold| f.iter().sum::<f64>();
+    let distance = |y: &Fold| y.iter().zip(&x).map(|(a, b)| (a - b).abs()).sum::<f64>();
+    let closest = (0..set.len()).min_by(|&a, &b| distance(&set[a].0).total_cmp(&distance(&set[b].0)));
+    let Some(closest) = closest else { return };
+    let (y, other) = set.swap_remove(closest);
+    let tag = if sum(&x) < sum(&y) { tag } else { other };
+    let least: Fold = std::array::from_fn(|k| x[k].min(y[k]));
+    set.retain(|(y, _)| !dominates(&least, y));
+    set.push((least, tag));
+}
+
 impl Relaxation {
     /// Prepares bounds under the assumption that only objectives below `incumbent` matter; `None` when the relaxation
     /// itself cannot stay below it.
@@ -294,6 +345,7 @@ impl Relaxation {
         if chain.combine.complete(&chain.combine.start(), chain.segments.len(), primary[n]) >= incumbent {
             return None;
         }
+        let classes: Vec<ClassBounds> = (0..chain.options.len()).map(|class| ClassBounds::new(chain, class)).collect();
         let mut bounds: Vec<SegmentBounds> = Vec::with_capacity(chain.segments.len());
         match &chain.cuts {
             Cuts::Free { .. } => {
@@ -301,13 +353,13 @@ impl Relaxation {
                     let known = (0..s).find(|&t| chain.segments[t] == *segment);
                     bounds.push(match known {
                         Some(t) => bounds[t].clone(),
-                        None => SegmentBounds::new(chain, s, &all(segment.multiplier)),
+                        None => SegmentBounds::new(chain, &classes, s, &all(segment.multiplier)),
                     });
                 }
             }
             Cuts::Fixed(lists) => {
                 for (s, items) in lists.iter().enumerate() {
-                    bounds.push(SegmentBounds::new(chain, s, items));
+                    bounds.push(SegmentBounds::new(chain, &classes, s, items));
                 }
             }
         }
@@ -373,7 +425,15 @@ impl Relaxation {
         (value < incumbent).then_some(value)
     }
 
+    /// First with one fold per boundary, which already rules most tasks out.
     fn bound_free(&self, chain: &Chain, incumbent: f64) -> Option<(f64, Vec<Vec<FixedItem>>)> {
+        let (rough, _) = self.cuts(chain, incumbent, 1)?;
+        let (fine, lists) = self.cuts(chain, incumbent, FOLDS)?;
+        Some((fine.max(rough), lists))
+    }
+
+    /// A bound over all cuts from at most `width` folds per boundary, with the cuts that give it.
+    fn cuts(&self, chain: &Chain, incumbent: f64, width: usize) -> Option<(f64, Vec<Vec<FixedItem>>)> {
         let combine = &chain.combine;
         let (n, p) = (chain.items.len(), chain.segments.len());
         let limit = combine.primary_limit(incumbent);
@@ -404,7 +464,7 @@ impl Relaxation {
                     for (index, (state, _)) in known[j].iter().enumerate() {
                         let pushed = combine.push_relaxed(state, s, primary, &floor);
                         if combine.complete(&pushed, s, self.primary[i]) < incumbent {
-                            insert_fold(&mut next[i], pushed, (j, index));
+                            insert_merged(&mut next[i], pushed, (j, index), width);
                         }
                     }
                 }

@@ -4,8 +4,8 @@
 //! fits and moving items back one by one while it still fits gives a solution that differs from the linear optimum by less
 //! than one item (Sinha and Zoltners 1979). The peak enters as a threshold: options above it are left out.
 
-use super::relax::{hull_slopes, resource};
-use crate::search::decompose::{COSTS, Chain, Cost, FixedItem};
+use super::relax::{hull, resource, slopes};
+use crate::search::decompose::{COSTS, Chain, ChainOption, Cost, FixedItem};
 
 /// Most peak thresholds that are tried.
 const THRESHOLDS: usize = 8;
@@ -58,23 +58,20 @@ impl Filler<'_, '_> {
     fn below(&mut self, threshold: f64, kinds: &[(u32, f64)], kind_of: &[usize]) {
         let chain = self.chain;
         let primary = |c: &Cost| chain.combine.primary(c);
-        // Resource and primary cost of the options below the threshold, by kind.
-        let open: Vec<Vec<(usize, f64, f64)>> = kinds
+        // Resource, primary cost and index of the options below the threshold that some multiplier makes the best, by kind.
+        let open: Vec<Vec<(f64, f64, usize)>> = kinds
             .iter()
             .map(|&(class, multiplier)| {
                 let all = chain.options[class as usize].iter().enumerate();
-                all.filter(|(_, o)| o.peak <= threshold)
-                    .map(|(i, o)| (i, resource(o, multiplier), primary(&o.cost)))
-                    .collect()
+                let point = |(i, o): (usize, &ChainOption)| (resource(o, multiplier), primary(&o.cost), i);
+                hull(&mut all.filter(|(_, o)| o.peak <= threshold).map(point).collect::<Vec<_>>())
             })
             .collect();
         if open.iter().any(Vec::is_empty) {
             return;
         }
         let mut lambdas: Vec<f64> = vec![0.0];
-        for points in &open {
-            lambdas.extend(hull_slopes(&mut points.iter().map(|p| (p.1, p.2)).collect::<Vec<_>>()));
-        }
+        lambdas.extend(open.iter().flat_map(|points| slopes(points)));
         lambdas.sort_by(f64::total_cmp);
         lambdas.dedup();
         // Just above each slope the leaner of both options wins.
@@ -82,9 +79,9 @@ impl Filler<'_, '_> {
             let at = lambda * (1.0 + 1e-9);
             open.iter()
                 .map(|points| {
-                    let cost = |p: &(usize, f64, f64)| p.2 + at * p.1;
-                    let best = points.iter().min_by(|a, b| cost(a).total_cmp(&cost(b)).then(a.1.total_cmp(&b.1)));
-                    best.map_or(0, |p| p.0)
+                    let cost = |p: &(f64, f64, usize)| p.1 + at * p.0;
+                    let best = points.iter().min_by(|a, b| cost(a).total_cmp(&cost(b)).then(a.0.total_cmp(&b.0)));
+                    best.map_or(0, |p| p.2)
                 })
                 .collect()
         };

@@ -89,7 +89,7 @@ impl GalvatronSpace {
                 if count > 0 && of_class.is_empty() {
                     return None;
                 }
-                options.push(of_class);
+                options.push(Arc::from(of_class));
                 changes.push(table.resharding_ms[kind].clone());
                 for _ in 0..count {
                     list.push(FixedItem { item: items.len() as u32, multiplier: 1.0, lead: false, follows: true });
