@@ -53,7 +53,8 @@ pub fn kendall_tau(pairs: &[(f64, f64)]) -> Option<f64> {
     let mut sorted = pairs.to_vec();
     sorted.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
     let all = n * n.saturating_sub(1) / 2;
-    let ties = |same: &dyn Fn(&(f64, f64), &(f64, f64)) -> bool, list: &[(f64, f64)]| -> u64 {
+    type Same = dyn Fn(&(f64, f64), &(f64, f64)) -> bool;
+    let ties = |same: &Same, list: &[(f64, f64)]| -> u64 {
         list.chunk_by(same).map(|run| run.len() as u64 * (run.len() as u64 - 1) / 2).sum()
     };
     let ties_first = ties(&|a, b| a.0 == b.0, &sorted);
