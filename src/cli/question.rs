@@ -173,7 +173,13 @@ impl QuestionArgs {
     /// What the cost model takes into account.
     fn cost(&self) -> CostOptions {
         let on = |effect: &str| !self.without.iter().any(|w| w == effect);
-        CostOptions { nic_sharing: on("nic-sharing"), overlap: on("overlap"), head: on("head"), moments: on("moments") }
+        CostOptions {
+            nic_sharing: on("nic-sharing"),
+            overlap: on("overlap"),
+            head: on("head"),
+            moments: on("moments"),
+            ..CostOptions::default()
+        }
     }
 }
 
