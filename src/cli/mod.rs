@@ -3,6 +3,8 @@
 //! Exit codes: 0 answered; 1 internal error; 2 bad input; 3 infeasible or does not fit; 4 a limit was met before there was a
 //! plan; 5 illegal for the target; 130 interrupted (the best so far is printed).
 
+mod accuracy;
+mod calibrate;
 mod check;
 mod check_launch;
 mod diff;
@@ -20,6 +22,7 @@ mod plan_file;
 mod probe;
 mod progress;
 mod question;
+mod regret;
 mod schedule;
 mod schema;
 mod search;
@@ -74,6 +77,12 @@ enum Command {
     MinGpus(Box<min_gpus::Args>),
     /// Search for a pipeline schedule, or judge a given one
     Schedule(Box<schedule::Args>),
+    /// Compare prices with published measurements
+    Accuracy(Box<accuracy::Args>),
+    /// Fit a device to your own runs
+    Calibrate(Box<calibrate::Args>),
+    /// Tell what the best price is worth among measured rivals
+    Regret(Box<regret::Args>),
     /// Write a schedule or a plan for another tool
     Export(Box<export::Args>),
     /// Say why a plan is not another: a rule, or what the other would cost
@@ -102,6 +111,9 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(&args, &output),
         Command::Model(args) => model::run(&args, &output),
         Command::MinGpus(args) => min_gpus::run(&args, &output),
+        Command::Accuracy(args) => accuracy::run(&args, &output),
+        Command::Calibrate(args) => calibrate::run(&args, &output),
+        Command::Regret(args) => regret::run(&args, &output),
         Command::Export(args) => export::run(&args, &output),
         Command::Schedule(args) => schedule::run(&args, &output),
         Command::WhyNot(args) => why_not::run(&args, &output),

@@ -7,6 +7,7 @@ use super::progress::{Bar, interrupt};
 use super::question::QuestionArgs;
 use super::search::{SearchArgs, threads};
 use super::{ANSWERED, Ended, INTERRUPTED};
+use crate::error::{InputError, Kind};
 use crate::plan::file;
 use crate::question::Question;
 use crate::report;
@@ -73,7 +74,18 @@ pub(super) fn run(args: Args, output: &Output) -> Ended {
     for path in args.output.iter().chain(&args.checkpoint) {
         file::can_save(path)?;
     }
+    let taken = |path: &PathBuf, by: &str| InputError::new(Kind::Inconsistent).in_file(path.display()).help(by);
+    if let Some(path) = args.output.as_ref().filter(|path| args.question.reads(path)) {
+        return Err(taken(path, "it is the question; write the plan elsewhere").into());
+    }
     let checkpoint = args.checkpoint.map(|path| Checkpointing { path, every: SAVES, resume: args.resume });
+    if let Some(checkpoint) = &checkpoint {
+        let path = &checkpoint.path;
+        checkpoint.check().map_err(|why| InputError::new(Kind::Unwritable).in_file(path.display()).help(why))?;
+        if args.output.as_ref().is_some_and(|output| output == path) {
+            return Err(taken(path, "plan and checkpoint need a file each").into());
+        }
+    }
     threads(&inputs.search)?;
     let mut bar = Bar::new("pricing uniform plans");
     let watch = Watch { interrupt: interrupt(), observer: Some(&mut bar), quick: false, checkpoint };
@@ -89,10 +101,10 @@ pub(super) fn run(args: Args, output: &Output) -> Ended {
         broken_rules: broken.as_deref().unwrap_or_default(),
     })
     .map_err(|e| super::Failure::Internal(e.to_string()))?;
-    if let Some(path) = &args.output {
-        file::save(path, &document)?;
-    }
+    // A file that cannot be written does not take the answer with it.
+    let saved = args.output.as_ref().map_or(Ok(()), |path| file::save(path, &document));
     output.answer(&document, |style| report::plan(&answer, &inputs, style))?;
+    saved?;
     if let Some(path) = args.output.filter(|_| !output.json) {
         say(&format!("plan written to {}", path.display()));
     }

@@ -25,6 +25,12 @@ pub(super) fn tokens(text: &str) -> Result<u64, InputError> {
     within(text, LONGEST_SEQUENCE)
 }
 
+/// A seed.
+pub(super) fn seed(text: &str) -> Result<u64, InputError> {
+    let plain = text.trim().replace('_', "");
+    plain.parse().map_err(|_| refuse(text, format!("a whole number, 0 to {}", u64::MAX)))
+}
+
 /// Evaluations.
 pub(super) fn evaluations(text: &str) -> Result<u64, InputError> {
     within(text, u64::MAX)

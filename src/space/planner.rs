@@ -24,7 +24,7 @@ use crate::search::exact::backend::Exact;
 use crate::search::outcome::{Observer, Outcome};
 use crate::search::problem::Fidelity;
 use crate::search::run::{Request, solve};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// What planning needs to know.
 #[derive(Debug, Clone)]
@@ -175,7 +175,7 @@ fn answer(
         return Err(diagnose::no_task(inputs).into());
     }
     let Watch { interrupt, observer, quick, checkpoint } = watch;
-    let deadline = inputs.search.max_time.map(|t| started + Duration::from_secs_f64(t.get()));
+    let deadline = inputs.search.max_time.map(|t| started + t.as_limit());
     let stop = || interrupt.is_raised() || deadline.is_some_and(|d| Instant::now() >= d);
     let first = uniform::probe(&space);
     let mut first_plan_s = first.is_some().then(|| started.elapsed().as_secs_f64());
@@ -234,7 +234,7 @@ fn search(
             "auto" => Some(PRICED),
             _ => Some(DEFAULT_EVALUATIONS),
         }),
-        max_time: options.max_time.map(|t| Duration::from_secs_f64(t.get()).saturating_sub(started.elapsed())),
+        max_time: options.max_time.map(|t| t.as_limit().saturating_sub(started.elapsed())),
         target_gap: gap,
         ..Budget::default()
     };
@@ -385,6 +385,28 @@ fn notes(inputs: &Inputs, estimate: &Estimate, unsaved: Option<&str>) -> Vec<Str
     }
     if let Some(limit) = inputs.model.max_positions.filter(|m| *m < inputs.job.sequence) {
         notes.push(format!("the sequence of {} is longer than the model's {limit} positions", inputs.job.sequence));
+    }
+    let dense = !inputs.model.classes.iter().flat_map(|c| &c.sublayers).any(|s| s.kind == SublayerKind::Moe);
+    let encoder = inputs.model.towers.iter().any(|t| t.stream == Stream::Encoder);
+    for (given, what, lacks) in [
+        (dense && inputs.job.expert_imbalance != 1.0, "expert_imbalance", "routed experts"),
+        (!vision && inputs.job.vision_tokens.is_some(), "vision_tokens", "a vision tower"),
+        (!encoder && inputs.job.encoder_sequence.is_some(), "encoder_sequence", "an encoder"),
+    ] {
+        if given {
+            notes.push(format!("{what} changes nothing: the model lacks {lacks}"));
+        }
+    }
+    for c in inputs.search.fix.iter().chain(&inputs.search.forbid).filter(|c| matches!(c.dim, Dim::Ep | Dim::Etp)) {
+        if dense {
+            notes.push(format!("the constraint {c} changes nothing: the model has no routed experts"));
+        }
+    }
+    let has = inputs.cluster.pools.first().map(|pool| pool.device.memory);
+    if let (Some(limit), Some(has)) = (inputs.job.memory_limit, has)
+        && limit > has
+    {
+        notes.push(format!("planned for {limit} per device; the device shows {has}"));
     }
     let margin = estimate.stages.iter().map(|s| s.margin).fold(1.0, f64::min);
     if margin < 0.1 {
