@@ -20,6 +20,7 @@ pub mod read;
 #[doc(hidden)]
 pub mod reference;
 pub mod report;
+pub mod rules;
 pub mod search;
 pub mod space;
 pub mod units;

@@ -6,21 +6,28 @@
 mod accuracy;
 mod calibrate;
 mod check;
+mod check_launch;
+mod diff;
 mod export;
+mod export_plan;
 mod failure;
 mod galvatron;
+mod given;
 mod input;
 mod min_gpus;
 mod model;
 mod output;
 mod plan;
 mod plan_file;
+mod probe;
 mod progress;
 mod question;
 mod regret;
 mod schedule;
+mod schema;
 mod search;
 mod values;
+mod why_not;
 
 use crate::error::InputError;
 use clap::{Parser, Subcommand};
@@ -78,6 +85,16 @@ enum Command {
     Regret(Box<regret::Args>),
     /// Write a schedule or a plan for another tool
     Export(Box<export::Args>),
+    /// Say why a plan is not another: a rule, or what the other would cost
+    WhyNot(Box<why_not::Args>),
+    /// Say where time and memory of two plans differ, term by term
+    Diff(Box<diff::Args>),
+    /// Write a cluster file from what machines print
+    Probe(Box<probe::Args>),
+    /// Print the JSON schema of a file format
+    Schema(schema::Args),
+    /// Print shell completions
+    Completions(schema::Completions),
 }
 
 /// Reads the arguments of the process, does what they ask, and says how it ended.
@@ -99,6 +116,11 @@ pub fn main() -> ExitCode {
         Command::Regret(args) => regret::run(&args, &output),
         Command::Export(args) => export::run(&args, &output),
         Command::Schedule(args) => schedule::run(&args, &output),
+        Command::WhyNot(args) => why_not::run(&args, &output),
+        Command::Diff(args) => diff::run(&args, &output),
+        Command::Probe(args) => probe::run(&args, &output),
+        Command::Schema(args) => schema::run(&args, &output),
+        Command::Completions(args) => schema::completions(&args),
     }));
     ExitCode::from(match done {
         Ok(Ok(code)) => code,

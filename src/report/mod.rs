@@ -8,6 +8,7 @@ mod breakdown;
 mod calibration;
 mod check;
 mod galvatron;
+mod launch;
 mod layers;
 
 mod min_gpus;
@@ -19,12 +20,14 @@ mod regret;
 mod schedule;
 mod style;
 mod table;
+mod versus;
 
 pub use accuracy::accuracy;
 pub use accuracy_html::accuracy_html;
 pub use calibration::calibration;
 pub use check::check;
 pub use galvatron::galvatron;
+pub use launch::{LaunchReport, better, launch, remarks};
 pub use layers::{Shape, shape};
 
 pub use min_gpus::min_gpus;
@@ -36,6 +39,7 @@ pub use regret::regret;
 pub use schedule::schedule;
 pub use style::Style;
 pub use table::{Align, Table};
+pub use versus::{sides, versus};
 
 /// Columns of a report.
 pub const WIDTH: usize = 110;

@@ -17,9 +17,11 @@ pub mod profile;
 pub mod schedule;
 pub mod strategies;
 pub mod table;
+pub mod target;
 pub mod tasks;
 pub mod tree;
 pub mod uniform;
+pub mod why_not;
 pub mod worth;
 
 pub use layerwise::LayerwiseSpace;
