@@ -101,9 +101,10 @@ fn rates(text: &str) -> Option<(f64, f64)> {
     let digits = |s: &str| s.len() - s.trim_end_matches(|c: char| c.is_ascii_digit()).len();
     let rate: f64 = before[before.len() - digits(before)..].parse().ok()?;
     let rest = &before[..before.len() - digits(before)];
-    let nics = rest.rfind('x').map(|x| &rest[..x]).and_then(|head| {
-        let n = digits(head);
-        head[head.len() - n..].parse::<f64>().ok()
+    // The last `x` that stands behind a number.
+    let nics = rest.match_indices('x').rev().find_map(|(at, _)| {
+        let head = &rest[..at];
+        head[head.len() - digits(head)..].parse::<f64>().ok()
     });
     Some((nics.unwrap_or(1.0), rate))
 }
