@@ -62,6 +62,6 @@ pub const LOSS_BYTES: f64 = 9.8;
 pub const OPTIMIZER_EFFICIENCY: f64 = 0.45;
 
 /// Growth of the iteration with the number of nodes by stragglers and jitter, per doubling: the median of 29 weak-scaling series
-/// of six models from 8 to 2,304 H100 grows by 0.66 % (NVIDIA DGXC benchmarking recipes 24.11 and 25.02), of which 0.6 % are
-/// not explained by data parallelism.
+/// of six models from 8 to 2,304 H100 grows by 0.66 % (NVIDIA DGXC benchmarking recipes 24.11 and 25.02); a little of that is
+/// data parallelism, which is priced apart.
 pub const JITTER_PER_DOUBLING: f64 = 0.006;
