@@ -135,7 +135,14 @@ impl Reader {
                         }
                         entry.extend(list);
                     }
-                    None => words.extend(self.word(script)?),
+                    None => {
+                        let word = self.word(script)?;
+                        // `2>&1`: the number of a stream is no word of the command.
+                        let stream = word.len() == 1 && word[0].chars().all(|c| c.is_ascii_digit());
+                        if !(stream && self.peek(0).is_some_and(|c| matches!(c, '>' | '<'))) {
+                            words.extend(word);
+                        }
+                    }
                 },
             }
         }

@@ -287,7 +287,6 @@ arguments! {
     list aux_loss_coeff = "moe_aux_loss_coeff";
     int router_groups = "moe_router_num_groups";
     int router_group_topk = "moe_router_group_topk";
-    int topk_limited_devices = "moe_router_topk_limited_devices";
     switch expert_bias = "moe_router_enable_expert_bias";
     float capacity_factor = "moe_expert_capacity_factor";
     switch pad_to_capacity = "moe_pad_expert_input_to_capacity";
