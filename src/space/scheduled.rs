@@ -62,6 +62,9 @@ pub fn schedule(
         other.near_tie = other.slower.abs() <= NEAR_TIE;
         other.gives_up = explain::difference(&joint.estimate, &other.estimate);
     }
+    if let Some(target) = &inputs.search.target {
+        answer.notes.push(format!("`{target}` runs orders of its own: the schedule needs an executor of given orders"));
+    }
     answer.fits = joint.estimate.fits;
     answer.plan = joint.plan;
     answer.estimate = joint.estimate;

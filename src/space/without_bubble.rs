@@ -7,6 +7,7 @@ use super::table::at;
 use super::tasks::splits;
 use super::uniform::{Uniform, prices};
 use crate::plan::{LayerStrategy, PartKind, Plan};
+use crate::search::decompose::Cost;
 use rayon::prelude::*;
 use std::collections::BTreeSet;
 
@@ -36,10 +37,9 @@ pub fn without_bubble(space: &LayerwiseSpace, below: f64, stop: &(dyn Fn() -> bo
     WithoutBubble { bound_s, uniform }
 }
 
-/// Iteration time of `work` seconds per micro-batch, all stages together, were it spread evenly and nothing waited.
+/// Iteration time of `work` seconds, all micro-batches and stages together, were it spread evenly and nothing waited.
 fn ideal(space: &LayerwiseSpace, task: usize, work: f64) -> f64 {
-    let mesh = space.frame(task);
-    work * mesh.micro_batches as f64 / f64::from(mesh.pipeline) * space.estimator.jitter()
+    work / f64::from(space.frame(task).pipeline) * space.estimator.jitter()
 }
 
 /// The same for the parts of a plan, which no schedule undercuts.
@@ -67,18 +67,24 @@ fn of_frame(
     let Some(&task) = tasks.iter().find(|task| space.tasks[**task].chunks == 1).or(tasks.first()) else {
         return (f64::INFINITY, Vec::new());
     };
-    let floor = ideal(space, task, space.ideal_work(task));
+    let mesh = space.frame(task);
+    let m = mesh.micro_batches as f64;
+    let floor = ideal(space, task, m * space.ideal_work(task));
     if floor >= below || stop() {
         return (floor, Vec::new());
     }
     let Some(table) = space.table(task) else { return (f64::INFINITY, Vec::new()) };
-    let least: Vec<f64> = table
-        .classes
-        .iter()
-        .map(|c| c.options.iter().map(|o| o.cost[at::FORWARD] + o.cost[at::BACKWARD]).fold(f64::INFINITY, f64::min))
-        .collect();
-    let bound = ideal(space, task, spine.parts.iter().map(|class| least[*class as usize]).sum()).max(floor);
-    let mesh = space.frame(task);
+    let least = |of: &dyn Fn(&Cost) -> f64| -> f64 {
+        let of_class =
+            |c: &super::table::ClassTable| c.options.iter().map(|o| of(&o.cost)).fold(f64::INFINITY, f64::min);
+        let of_class: Vec<f64> = table.classes.iter().map(of_class).collect();
+        spine.parts.iter().map(|class| of_class[*class as usize]).sum()
+    };
+    // The busiest rank does at least its share, of what comes once per iteration too.
+    let spread = least(&|cost| m * (cost[at::FORWARD] + cost[at::BACKWARD]) + cost[at::REDUCE] + cost[at::TAIL]);
+    // A micro-batch goes there and back, weight gradients aside, which take no longer than the forward.
+    let way = least(&|cost| cost[at::BACKWARD]) * space.estimator.jitter();
+    let bound = ideal(space, task, spread).max(way).max(floor);
     if bound >= below || space.tasks[task].chunks > 1 {
         return (bound, Vec::new());
     }
@@ -99,7 +105,7 @@ fn of_frame(
     for strategy in strategies {
         let Some(parts) = prices(space, &strategy, &experts, mesh) else { continue };
         let sum = |of: &dyn Fn(usize) -> f64| spine.parts.iter().map(|class| of(*class as usize)).sum::<f64>();
-        let time = ideal(space, task, sum(&|class| parts[class].0));
+        let time = ideal(space, task, m * sum(&|class| parts[class].0));
         let memory = sum(&|class| parts[class].1.states.total().0 + held * parts[class].1.activations.0);
         if time < below && memory <= room {
             found.push((time, Uniform { task, sizes: sizes.clone(), strategy, objective: time }));

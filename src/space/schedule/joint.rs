@@ -227,13 +227,16 @@ pub fn search(
         rest(a).cmp(&rest(b)).then(a.ideal_s.total_cmp(&b.ideal_s))
     });
     let mut cases: Vec<(f64, Candidate, PlanCase)> = Vec::new();
-    let mut plans: Vec<Plan> = Vec::new();
+    let mut known = Vec::new();
     for candidate in candidates {
+        let Plan { pipeline, micro_batches, chunks_per_stage, .. } = candidate.plan;
         let first = candidate.source == Source::BestPlan;
-        if plans.contains(&candidate.plan) || !first && (cases.len() >= LOOKED_AT || candidate.ideal_s >= planned) {
+        // One of a kind per outer decision: cuts move anyway.
+        let kind = (pipeline, micro_batches, chunks_per_stage, candidate.source);
+        if known.contains(&kind) || !first && (cases.len() >= LOOKED_AT || candidate.ideal_s >= planned) {
             continue;
         }
-        plans.push(candidate.plan.clone());
+        known.push(kind);
         match PlanCase::new(estimator, &candidate.plan, Objective::Makespan, options.split_penalty) {
             Ok(mut case) => {
                 case.keep(allowed);
