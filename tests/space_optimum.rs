@@ -30,7 +30,8 @@ const CLOSE: f64 = 0.01;
 /// A tenth of the evaluations, and how close the median search comes with them.
 const FEW: u64 = 2_000;
 const CLOSE_EARLY: f64 = 0.03;
-/// Medians after few evaluations that may be farther away: with three seeds, one is; with twenty, none.
+/// Medians after few evaluations that may be farther away. One is: about half of the seeds of genetic search end 7 % above
+/// the optimum of nine narrow layers, so that its median depends on which seeds are asked.
 const EARLY_MISSES: usize = 1;
 const ROUNDING: f64 = 1e-9;
 
