@@ -178,7 +178,7 @@ impl<'a> LayerwiseSpace<'a> {
             .map(|f| {
                 let mut log = 0.0;
                 let per_class: Vec<f64> =
-                    self.estimator.spine.classes.iter().map(|c| self.count(c, self.frames[f]) as f64).collect();
+                    self.estimator.spine.classes.iter().map(|c| self.strategies(c, self.frames[f]) as f64).collect();
                 for class in parts {
                     let count = per_class[*class as usize];
                     if count == 0.0 {
@@ -204,7 +204,8 @@ impl<'a> LayerwiseSpace<'a> {
         most + logs.iter().map(|l| 10f64.powf(l - most)).sum::<f64>().log10()
     }
 
-    fn count(&self, class: &PartClass, mesh: Mesh) -> u64 {
+    /// Strategies of a part in a frame, before dominance.
+    pub(super) fn strategies(&self, class: &PartClass, mesh: Mesh) -> u64 {
         let experts = super::strategies::Divisors::of(class, self.estimator.job).experts > 0;
         let mut count = 0;
         super::strategies::enumerate(class, self.estimator.job, mesh, &mut |plain, zeros, recomputes| {
