@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Gives torch's CUDA wheel empty CUDA libraries, so that it can be imported on a machine without any.
 
-`pip install --no-deps torch` leaves 3 GB of NVIDIA libraries out, but torch's own libraries name them and are not loaded
-without. This writes one library for each that is missing, with every symbol torch asks of it, under its version. Each function returns
-an error and none is called as long as tensors stay on the CPU. Needs gcc and readelf.
+`pip install --no-deps torch` leaves 3 GB of NVIDIA libraries out, but torch's own libraries name them and are not
+loaded without. This writes one library for each that is missing, with every symbol torch asks of it, under its
+version. Each function says that there is no device. Needs gcc and readelf.
 """
 
 import argparse
@@ -86,7 +86,7 @@ def compile_one(path, versions):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("site_packages", type=pathlib.Path, help="the site-packages folder that torch was installed into")
+    parser.add_argument("site_packages", type=pathlib.Path, help="the site-packages folder that torch is in")
     site = parser.parse_args().site_packages
     version_file = site / "torch" / "version.py"
     if not version_file.is_file():

@@ -71,7 +71,8 @@ def read_case(path):
             document = json.loads(given)
             text, told = document["text"], tuple(document["device_of_stage"])
         except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise BadSchedule(f"{path}: expected what `espalier export --to torch-csv --json` prints: {error!r}") from error
+            expected = "expected what `espalier export --to torch-csv --json` prints"
+            raise BadSchedule(f"{path}: {expected}: {error!r}") from error
     rank_of, orders, micro_batches = {}, {}, set()
     for rank, row in enumerate(text.splitlines()):
         for column, cell in enumerate(cell.strip() for cell in row.split(",")):
@@ -149,11 +150,12 @@ def run_alone(case, kind):
         ascending[key] = averaged(of_parameter, order)
         scheduled[key] = averaged(of_parameter, case.weight_orders[key[0]])
         backwards[key] = averaged(of_parameter, order[::-1])
-    return {"losses": losses, "ascending": ascending, "scheduled": scheduled, "backwards": backwards}
+    sums = {"ascending": ascending, "scheduled": scheduled, "backwards": backwards}
+    return {"losses": losses, "torch": torch.__version__, **sums}
 
 
 def run_rank(case, kind, steps, rank, folder, limit):
-    """The stages of one device: by step its losses, gradients and seconds, and the activations that torch says it holds."""
+    """The stages of one device: by step its losses, gradients, seconds, and the activations that torch counts."""
     import datetime
 
     import torch
@@ -271,7 +273,10 @@ def compare(alone, ranks, steps):
             wrong = sum(a != b for a, b in zip(losses, alone["losses"]))
             return False, f"losses differ: {wrong} of {len(alone['losses'])}, {len(losses)} came"
         gradients = {key: value for rank in ranks for key, value in rank[step]["gradients"].items()}
-        wrong = {way: sum(gradients.get(key) != value for key, value in alone[way].items()) for way in ("ascending", "scheduled")}
+        wrong = {
+            way: sum(gradients.get(key) != value for key, value in alone[way].items())
+            for way in ("ascending", "scheduled")
+        }
         if all(wrong.values()):
             return False, f"gradients differ: {wrong['ascending']} of {len(alone['ascending'])}"
     return True, "bit-equal" if wrong["ascending"] == 0 else "bit-equal in its own order"
@@ -280,8 +285,14 @@ def compare(alone, ranks, steps):
 def run_case(context, case, kind, steps, limit, verbose):
     """Runs one case and returns its line of the table."""
     start = time.monotonic()
-    line = {"schedule": case.name, "ranks": case.ranks, "stages": case.stages, "micro_batches": case.micro_batches,
-            "in_order": case.in_order, "model": kind}
+    line = {
+        "schedule": case.name,
+        "ranks": case.ranks,
+        "stages": case.stages,
+        "micro_batches": case.micro_batches,
+        "in_order": case.in_order,
+        "model": kind,
+    }
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder, "schedule.csv").write_text(case.text)
         tasks = [("one process", run_alone, (case, kind))]
@@ -297,6 +308,7 @@ def run_case(context, case, kind, steps, limit, verbose):
     if equal and seen == 0 and case.micro_batches > 2:
         equal, verdict = False, "the comparison sees nothing: sums in reverse order have the same bits"
     return line | {
+        "torch": alone["torch"],
         "equal": equal,
         "verdict": verdict,
         "gradients": len(alone["ascending"]),
@@ -307,7 +319,16 @@ def run_case(context, case, kind, steps, limit, verbose):
     }
 
 
-COLUMNS = ("schedule", "ranks", "stages", "micro_batches", "gradients", "differ_if_summed_backwards", "verdict", "seconds")
+COLUMNS = {
+    "schedule": "schedule",
+    "ranks": "ranks",
+    "stages": "stages",
+    "micro_batches": "micro-batches",
+    "gradients": "gradients",
+    "differ_if_summed_backwards": "differ if summed backwards",
+    "verdict": "verdict",
+    "seconds": "seconds",
+}
 
 
 def main():
@@ -315,7 +336,7 @@ def main():
     parser.add_argument("schedules", nargs="+", type=pathlib.Path, metavar="FILE", help="exported .json, or .csv")
     parser.add_argument("--model", choices=["transformer", "mlp"], default="transformer", help="layers of a stage")
     parser.add_argument("--steps", type=int, default=2, help="training steps, each compared (default: 2)")
-    parser.add_argument("--limit", type=int, default=120, help="seconds until a schedule counts as stuck (default: 120)")
+    parser.add_argument("--limit", type=int, default=120, metavar="S", help="seconds until a schedule counts as stuck")
     parser.add_argument("--json", action="store_true", help="a JSON object per schedule instead of a table")
     parser.add_argument("--verbose", action="store_true", help="let torch print what it logs")
     args = parser.parse_args()
@@ -331,13 +352,13 @@ def main():
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["torch", "torch.distributed.pipelining"])
     if not args.json:
-        print("| " + " | ".join(name.replace("_", " ") for name in COLUMNS) + " |\n" + "|---" * len(COLUMNS) + "|")
+        print("| " + " | ".join(COLUMNS.values()) + " |\n" + "|---" * len(COLUMNS) + "|", flush=True)
     failed = 0
     for case in cases:
         line = run_case(context, case, args.model, args.steps, args.limit, args.verbose)
         failed += not line["equal"]
-        shown = json.dumps(line) if args.json else "| " + " | ".join(str(line.get(name, "")) for name in COLUMNS) + " |"
-        print(shown, flush=True)
+        cells = " | ".join(str(line.get(key, "")) for key in COLUMNS)
+        print(json.dumps(line) if args.json else f"| {cells} |", flush=True)
     print(f"{len(cases) - failed} of {len(cases)} schedules bit-equal to one process", file=sys.stderr)
     sys.exit(1 if failed else 0)
 

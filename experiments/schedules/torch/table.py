@@ -12,10 +12,12 @@ import pathlib
 import sys
 
 
-def peaks(written, line):
-    """Most activations of each device, as the schedule file says, counted in stages."""
+def peaks_agree(written, line):
+    """Whether torch holds as many activations as the schedule file says; None where the file counts bytes."""
+    if "question" not in written or "slots" not in line:
+        return None
     chunks = line["stages"] // line["ranks"]
-    return [round(peak * chunks, 6) for peak in written["peak_memory"]]
+    return line["slots"] == [round(peak * chunks, 6) for peak in written["peak_memory"]]
 
 
 def main():
@@ -29,7 +31,7 @@ def main():
             written = json.loads((folder / f"{line['schedule']}.schedule.json").read_text())
             line["text"] = json.loads((folder / f"{line['schedule']}.json").read_text())["text"]
             line["gain"] = written.get("gain") or 0.0
-            line["peaks_equal"] = line.get("slots") == peaks(written, line)
+            line["peaks_agree"] = peaks_agree(written, line)
             kind = "known" if line["schedule"].startswith("known") else "found"
             shorter = ", shorter than all known" if line["gain"] > 1e-9 else ""
             groups[f"{kind}{shorter}", line["ranks"]].append(line)
@@ -38,17 +40,31 @@ def main():
     print("| schedules | devices | run | different | bit-equal | peaks equal | gradients compared | seconds each |")
     print("|---|---|---|---|---|---|---|---|")
     for (kind, ranks), members in sorted(groups.items()):
-        equal, same = (sum(line[key] for line in members) for key in ("equal", "peaks_equal"))
-        gradients = sum(line.get("gradients", 0) for line in members)
+        told = [line["peaks_agree"] for line in members if line["peaks_agree"] is not None]
         seconds = [line["seconds"] for line in members]
-        different = len({line["text"] for line in members})
-        print(f"| {kind} | {ranks} | {len(members)} | {different} | {equal} | {same} | {gradients} | {min(seconds)} to {max(seconds)} |")
+        cells = (
+            kind,
+            ranks,
+            len(members),
+            len({line["text"] for line in members}),
+            sum(line["equal"] for line in members),
+            f"{sum(told)} of {len(told)}",
+            sum(line.get("gradients", 0) for line in members),
+            f"{min(seconds)} to {max(seconds)}",
+        )
+        print("| " + " | ".join(map(str, cells)) + " |")
     for line in lines:
         if not line["equal"]:
             print(f"\n{line['schedule']}: {line['verdict']}")
-        elif not line["peaks_equal"]:
+        elif line["peaks_agree"] is False:
             print(f"\n{line['schedule']}: torch holds {line['slots']} activations")
-    print(f"\n{len({line['text'] for line in lines})} different schedules, {sum(not line['in_order'] for line in lines)} add weight gradients out of order")
+    versions = {line["torch"] for line in lines if "torch" in line}
+    print(
+        f"\n{len({line['text'] for line in lines})} different schedules of {len(lines)}, "
+        f"{sum(line['equal'] for line in lines)} bit-equal, "
+        f"{sum(not line['in_order'] for line in lines)} add weight gradients out of order, "
+        f"{sum(line['seconds'] for line in lines):.0f} s, torch {', '.join(sorted(versions))}"
+    )
 
 
 if __name__ == "__main__":
