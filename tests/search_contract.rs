@@ -6,7 +6,7 @@ use espalier::memo::Cache;
 use espalier::search::budget::{Budget, Interrupt, Stop};
 use espalier::search::outcome::{Outcome, Progress};
 use espalier::search::problem::{Bound, Fidelity, Node, Problem};
-use espalier::search::problems::{ChainShape, Knapsack, LayerChain, Salesman};
+use espalier::search::problems::{ChainShape, JobShop, Knapsack, LayerChain, Salesman};
 use espalier::search::run::{Request, solve};
 use espalier::search::score::Score;
 use search_common::{Counted, Toy, answer, backends, check};
@@ -57,6 +57,11 @@ fn knapsacks_keep_the_contract() {
 #[test]
 fn tours_keep_the_contract() {
     keeps_the_contract(Salesman::random(9, 4));
+}
+
+#[test]
+fn job_shops_keep_the_contract() {
+    keeps_the_contract(JobShop::random(4, 3, 2));
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //! Exit codes: 0 answered; 1 internal error; 2 bad input; 3 infeasible or does not fit; 4 a limit was met before there was a
 //! plan; 5 illegal for the target; 130 interrupted (the best so far is printed).
 
+mod backends;
+mod bench;
 mod check;
 mod export;
 mod failure;
@@ -67,6 +69,10 @@ enum Command {
     MinGpus(Box<min_gpus::Args>),
     /// Search for a pipeline schedule, or judge a given one
     Schedule(Box<schedule::Args>),
+    /// Race search algorithms against each other, and tell which differences are real
+    Bench(Box<bench::Args>),
+    /// Say what each search algorithm does, its parameters, and when to use it
+    Backends(Box<backends::Args>),
     /// Write a schedule or a plan for another tool
     Export(Box<export::Args>),
 }
@@ -81,6 +87,8 @@ pub fn main() -> ExitCode {
     };
     let output = Output::new(cli.json, cli.color);
     let done = catch_unwind(AssertUnwindSafe(|| match cli.command {
+        Command::Bench(args) => bench::run(*args, &output),
+        Command::Backends(args) => backends::run(&args, &output),
         Command::Plan(args) => plan::run(*args, &output),
         Command::Check(args) => check::run(&args, &output),
         Command::Model(args) => model::run(&args, &output),
