@@ -90,14 +90,13 @@ impl Results {
         let mut files = BTreeMap::new();
         let tables = analysis::tables(self);
         for table in &tables {
-            let base = Path::new("tables").join(&table.name);
-            files.insert(base.with_extension("md"), table.markdown());
-            files.insert(base.with_extension("csv"), table.csv());
-            files.insert(base.with_extension("tex"), table.tex());
+            for (kind, text) in [("md", table.markdown()), ("csv", table.csv()), ("tex", table.tex())] {
+                files.insert(Path::new("tables").join(format!("{}.{kind}", table.name)), text);
+            }
         }
         let plots = plots::all(self);
         for plot in &plots {
-            files.insert(Path::new("plots").join(&plot.name).with_extension("svg"), plot.svg.clone());
+            files.insert(Path::new("plots").join(format!("{}.svg", plot.name)), plot.svg.clone());
         }
         files.insert("report.html".into(), html::report(self, &tables, &plots));
         files.extend(ioh::files(self));
