@@ -132,7 +132,8 @@ fn seeds_differ_and_are_kept() {
         let run = |seed| solve(&problem, &*backend, Request::new(seed, Budget::evaluations(40))).unwrap();
         let keys = |o: &Outcome<_>| o.archive.iter().map(|e| e.key).collect::<Vec<_>>();
         let all: Vec<_> = (0..5).map(|seed| keys(&run(seed))).collect();
-        let proven = run(0).stop == Stop::Optimal;
+        let drawn = !["beam", "exhaustive", "greedy"].contains(&backend.name());
+        let proven = run(0).stop == Stop::Optimal || !drawn;
         assert!(proven || all.iter().any(|k| *k != all[0]), "{} searches alike whatever the seed", backend.name());
     }
 }

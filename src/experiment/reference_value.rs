@@ -70,6 +70,10 @@ const ROUNDING: f64 = 1e-9;
 /// Evaluations after which a proof is given up: minutes at most.
 const PROOF: u64 = 300_000;
 
+/// Chains up to this size are solved by the plain dynamic program: seconds at most.
+const MOST_SEGMENTS: usize = 4;
+const MOST_TABLE: usize = 100_000;
+
 /// The best known values of a table, by instance digest.
 pub type BestKnown = BTreeMap<String, Reference>;
 
@@ -111,6 +115,14 @@ pub fn find(
     {
         let source = "dynamic programming of Galvatron's space".to_owned();
         return Ok(Some(Reference { value: *optimum, provenance: Provenance::Optimal, source }));
+    }
+    if let (Instance::Chain(chain), Source::Chain { items, options, segments, .. }) = (instance, &spec.source)
+        && *segments <= MOST_SEGMENTS
+        && items * items * options * options <= MOST_TABLE
+        && let Some(value) = chain.optimum()
+    {
+        let source = "dynamic programming over memory, every cut".to_owned();
+        return Ok(Some(Reference { value, provenance: Provenance::Optimal, source }));
     }
     let (best, bound) = match &spec.source {
         // Schedules are not proven by enumeration.

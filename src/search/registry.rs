@@ -5,14 +5,24 @@
 use super::anneal::Anneal;
 use super::auto::Auto;
 use super::backend::Backend;
+use super::beam::{self, Beam};
+use super::brkga::{self, Brkga};
+use super::cross_entropy::{self, CrossEntropy, Distribution};
 use super::exact::ExactSettings;
 use super::exact::backend::Exact;
+use super::exhaustive::{self, Exhaustive};
 use super::genetic::Genetic;
+use super::greedy::{self, Greedy};
+use super::late::{self, Late};
 use super::manual::{self, Page};
 use super::mcts::Mcts;
+use super::neighbourhood::{self, Neighbourhood};
+use super::nested::{self, Nested};
 use super::portfolio::{Portfolio, Stage};
 use super::problem::Problem;
 use super::random::Random;
+use super::tabu::{self, Tabu};
+use super::tempering::{self, Tempering};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -129,6 +139,17 @@ pub fn entries<'p, P: Problem + 'p>() -> Vec<Entry<'p, P>> {
         of::<P, Mcts>("mcts", &manual::MCTS),
         of::<P, Genetic>("genetic", &manual::GENETIC),
         of::<P, Anneal>("anneal", &manual::ANNEAL),
+        of::<P, Nested>("nested", &nested::PAGE),
+        of::<P, Tempering>("tempering", &tempering::PAGE),
+        of::<P, Late>("late", &late::PAGE),
+        of::<P, Tabu>("tabu", &tabu::PAGE),
+        of::<P, Neighbourhood>("neighbourhood", &neighbourhood::PAGE),
+        of::<P, Brkga>("brkga", &brkga::PAGE),
+        of::<P, CrossEntropy>("cross_entropy", &cross_entropy::PAGE),
+        of::<P, Distribution>("distribution", &cross_entropy::CHAIN_PAGE),
+        of::<P, Beam>("beam", &beam::PAGE),
+        of::<P, Greedy>("greedy", &greedy::PAGE),
+        of::<P, Exhaustive>("exhaustive", &exhaustive::PAGE),
         of::<P, Random>("random", &manual::RANDOM),
     ]
 }

@@ -1,0 +1,138 @@
+//! The prior's favourite path, then paths that depart from it once, twice, and so on: greedy construction continued by
+//! limited discrepancy search.
+//!
+//! Harvey and Ginsberg 1995, "Limited discrepancy search"; Korf 1996, "Improved limited discrepancy search" (every path
+//! once). Taking an option other than the prior's favourite is one discrepancy. Prefixes whose bound does not beat the best are
+//! left out, so a tree that is searched to its end is proven.
+
+use super::backend::Backend;
+use super::budget::Stop;
+use super::evaluator::Evaluator;
+use super::manual::{Page, parameter};
+use super::problem::{Node, Problem};
+use super::stream::usable;
+use super::walk::{Decision, PriorSampler, Walk};
+use serde::{Deserialize, Serialize};
+
+/// Parameters of greedy search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Greedy {
+    /// Paths priced together.
+    pub batch: usize,
+}
+
+impl Default for Greedy {
+    fn default() -> Self {
+        Self { batch: 16 }
+    }
+}
+
+/// The manual's page.
+pub const PAGE: Page = Page {
+    summary: "the prior's favourite path, then paths that depart from it once, twice, and so on",
+    source: "Harvey and Ginsberg 1995; Korf 1996",
+    when: "To see how much of an answer is the prior's, and with a handful of evaluations. The seed changes nothing.",
+    parameters: &[parameter("batch", "paths priced together", "a batch for sixteen threads")],
+};
+
+/// A node under way: where it is, its options in the prior's order, how many of them were tried, discrepancies left below.
+struct Level {
+    depth: usize,
+    order: Vec<u32>,
+    tried: usize,
+    left: usize,
+}
+
+impl Greedy {
+    fn run<P: Problem>(&self, problem: &P, evaluator: &mut Evaluator<'_, P>) -> Result<Stop, Stop> {
+        for allowed in 0.. {
+            if !self.wave(problem, allowed, evaluator)? {
+                break;
+            }
+        }
+        evaluator.proved();
+        Ok(Stop::Exhausted)
+    }
+
+    /// Every path of exactly `allowed` discrepancies; whether there may be paths of more.
+    fn wave<P: Problem>(&self, problem: &P, allowed: usize, evaluator: &mut Evaluator<'_, P>) -> Result<bool, Stop> {
+        let (mut walk, mut priors) = (Walk::new(problem), PriorSampler::default());
+        let mut levels: Vec<Level> = Vec::new();
+        let mut batch = Vec::new();
+        let (mut more, mut steps, mut left) = (false, 0u32, allowed);
+        let mut enter = true;
+        loop {
+            steps = steps.wrapping_add(1);
+            if steps.is_multiple_of(1_024) {
+                evaluator.poll()?;
+            }
+            if enter {
+                enter = false;
+                match walk.node() {
+                    Node::DeadEnd(violation) => {
+                        if left == 0 {
+                            evaluator.dead_end(violation)?;
+                        }
+                    }
+                    Node::Complete => {
+                        if left == 0 {
+                            batch.push(evaluator.candidate(walk.solution(), Some(walk.path())));
+                            if batch.len() >= self.batch.max(1) || allowed == 0 {
+                                evaluator.ask(std::mem::take(&mut batch))?;
+                            }
+                        }
+                    }
+                    Node::Choose { slot, options } => {
+                        let depth = walk.path().len();
+                        let decision = Decision { problem, state: walk.state(), depth, slot, options };
+                        let order =
+                            if left == 0 { vec![priors.best(&decision)] } else { ranked(priors.weights(&decision)) };
+                        more |= left == 0 && options > 1;
+                        levels.push(Level { depth, order, tried: 0, left });
+                    }
+                }
+            }
+            let Some(level) = levels.last_mut() else { break };
+            walk.back_to(level.depth);
+            match level.order.get(level.tried) {
+                Some(option) => {
+                    left = level.left - usize::from(level.tried > 0);
+                    level.tried += 1;
+                    walk.push(*option);
+                    let cutoff = evaluator.cutoff();
+                    let dead = matches!(walk.node(), Node::DeadEnd(_));
+                    if dead || walk.is_promising(cutoff) {
+                        enter = true;
+                    }
+                }
+                None => {
+                    levels.pop();
+                }
+            }
+        }
+        evaluator.ask(batch)?;
+        Ok(more)
+    }
+}
+
+/// Options by falling weight; equal ones in order.
+fn ranked(weights: &[f32]) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..weights.len() as u32).collect();
+    order.sort_by(|a, b| usable(weights[*b as usize]).total_cmp(&usable(weights[*a as usize])));
+    order
+}
+
+impl<P: Problem> Backend<P> for Greedy {
+    fn name(&self) -> &'static str {
+        "greedy"
+    }
+
+    fn identity(&self) -> String {
+        format!("{self:?}")
+    }
+
+    fn search(&self, problem: &P, _seed: u64, evaluator: &mut Evaluator<'_, P>) -> Stop {
+        self.run(problem, evaluator).unwrap_or_else(|stop| stop)
+    }
+}
