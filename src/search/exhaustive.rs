@@ -18,11 +18,13 @@ pub struct Exhaustive {
     pub batch: usize,
     /// Whether prefixes that a bound rules out are left out.
     pub bounded: bool,
+    /// Prefixes looked at in all.
+    pub steps: u64,
 }
 
 impl Default for Exhaustive {
     fn default() -> Self {
-        Self { batch: 64, bounded: true }
+        Self { batch: 64, bounded: true, steps: 5_000_000 }
     }
 }
 
@@ -35,6 +37,7 @@ pub const PAGE: Page = Page {
     parameters: &[
         parameter("batch", "paths priced together", "a socket's cores"),
         parameter("bounded", "whether prefixes that a bound rules out are left out", "branch and bound"),
+        parameter("steps", "prefixes looked at in all; then it ends", "a minute of one core"),
     ],
 };
 
@@ -49,10 +52,14 @@ impl Exhaustive {
         let mut walk = Walk::new(problem);
         let mut levels: Vec<Level> = Vec::new();
         let mut batch = Vec::new();
-        let mut steps = 0u32;
+        let mut steps = 0u64;
         let mut enter = true;
         loop {
-            steps = steps.wrapping_add(1);
+            steps += 1;
+            if steps > self.steps {
+                evaluator.ask(batch)?;
+                return Ok(Stop::Exhausted);
+            }
             if steps.is_multiple_of(1_024) {
                 evaluator.poll()?;
             }

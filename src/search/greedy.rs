@@ -20,11 +20,13 @@ use serde::{Deserialize, Serialize};
 pub struct Greedy {
     /// Paths priced together.
     pub batch: usize,
+    /// Prefixes looked at in all.
+    pub steps: u64,
 }
 
 impl Default for Greedy {
     fn default() -> Self {
-        Self { batch: 16 }
+        Self { batch: 16, steps: 200_000 }
     }
 }
 
@@ -33,7 +35,10 @@ pub const PAGE: Page = Page {
     summary: "the prior's favourite path, then paths that depart from it once, twice, and so on",
     source: "Harvey and Ginsberg 1995; Korf 1996",
     when: "To see how much of an answer is the prior's, and with a handful of evaluations. The seed changes nothing.",
-    parameters: &[parameter("batch", "paths priced together", "a batch for sixteen threads")],
+    parameters: &[
+        parameter("batch", "paths priced together", "a batch for sixteen threads"),
+        parameter("steps", "prefixes looked at in all; then it ends", "seconds of one core"),
+    ],
 };
 
 /// A node under way: where it is, its options in the prior's order, how many of them were tried, discrepancies left below.
@@ -46,9 +51,12 @@ struct Level {
 
 impl Greedy {
     fn run<P: Problem>(&self, problem: &P, evaluator: &mut Evaluator<'_, P>) -> Result<Stop, Stop> {
+        let mut steps = 0;
         for allowed in 0.. {
-            if !self.wave(problem, allowed, evaluator)? {
-                break;
+            match self.wave(problem, allowed, &mut steps, evaluator)? {
+                _ if steps > self.steps => return Ok(Stop::Exhausted),
+                true => {}
+                false => break,
             }
         }
         evaluator.proved();
@@ -56,14 +64,23 @@ impl Greedy {
     }
 
     /// Every path of exactly `allowed` discrepancies; whether there may be paths of more.
-    fn wave<P: Problem>(&self, problem: &P, allowed: usize, evaluator: &mut Evaluator<'_, P>) -> Result<bool, Stop> {
+    fn wave<P: Problem>(
+        &self,
+        problem: &P,
+        allowed: usize,
+        steps: &mut u64,
+        evaluator: &mut Evaluator<'_, P>,
+    ) -> Result<bool, Stop> {
         let (mut walk, mut priors) = (Walk::new(problem), PriorSampler::default());
         let mut levels: Vec<Level> = Vec::new();
         let mut batch = Vec::new();
-        let (mut more, mut steps, mut left) = (false, 0u32, allowed);
+        let (mut more, mut left) = (false, allowed);
         let mut enter = true;
         loop {
-            steps = steps.wrapping_add(1);
+            *steps += 1;
+            if *steps > self.steps {
+                break;
+            }
             if steps.is_multiple_of(1_024) {
                 evaluator.poll()?;
             }

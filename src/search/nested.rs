@@ -40,7 +40,7 @@ impl Default for Nested {
     }
 }
 
-/// Options beyond which a decision is left to the prior.
+/// Options beyond which a decision is left to chance.
 const MOST_OPTIONS: u32 = 4_096;
 
 /// The manual's page.
@@ -81,7 +81,8 @@ struct Search<'p, P: Problem> {
 }
 
 impl<P: Problem> Search<'_, P> {
-    fn playout(&mut self, policy: &Policy) -> End {
+    /// A playout by `policy`; without one, any path alike.
+    fn playout(&mut self, policy: Option<&Policy>) -> End {
         self.visit += 1;
         let mut stream = Stream::new(self.seed, 0, self.visit, 0);
         self.walk.back_to(0);
@@ -90,9 +91,9 @@ impl<P: Problem> Search<'_, P> {
             if decision.options < 2 {
                 return 0;
             }
-            if decision.options > MOST_OPTIONS {
-                return priors.draw(&decision, &mut stream);
-            }
+            let Some(policy) = policy.filter(|_| decision.options <= MOST_OPTIONS) else {
+                return stream.below(u64::from(decision.options)) as u32;
+            };
             softmax(policy, priors, logits, bias, &decision);
             draw(logits, &mut stream)
         })
@@ -119,7 +120,7 @@ impl<P: Problem> Search<'_, P> {
 
     fn level(&mut self, level: u32, policy: &Policy, evaluator: &mut Evaluator<'_, P>) -> Result<Option<Found>, Stop> {
         if level == 0 {
-            return self.playouts(policy, evaluator);
+            return self.playouts(Some(policy), evaluator);
         }
         let mut policy = policy.clone();
         let mut best: Option<Found> = None;
@@ -144,7 +145,7 @@ impl<P: Problem> Search<'_, P> {
         Ok(best)
     }
 
-    fn playouts(&mut self, policy: &Policy, evaluator: &mut Evaluator<'_, P>) -> Result<Option<Found>, Stop> {
+    fn playouts(&mut self, policy: Option<&Policy>, evaluator: &mut Evaluator<'_, P>) -> Result<Option<Found>, Stop> {
         let (mut candidates, mut paths) = (Vec::new(), Vec::new());
         for _ in 0..self.settings.playouts.max(1) {
             match self.playout(policy) {
@@ -213,7 +214,9 @@ impl<P: Problem> Backend<P> for Nested {
             visit: 0,
         };
         loop {
-            if let Err(stop) = search.level(self.level, &Policy::default(), evaluator) {
+            // What a policy never comes to is found by chance, so that small spaces are seen whole.
+            let chance = search.playouts(None, evaluator);
+            if let Err(stop) = chance.and_then(|_| search.level(self.level, &Policy::default(), evaluator)) {
                 return stop;
             }
         }
