@@ -2,6 +2,7 @@
 //! that trains fastest and fits in memory. Rooms, from the ground up; arrows point down only:
 //! `units`, `memo`, `search` | `model`, `cluster`, `job` | `plan` | `cost`, `pipeline` | `estimate` | `space` | `report`, `cli`.
 
+pub mod accuracy;
 pub mod cli;
 pub mod cluster;
 pub mod cost;
@@ -20,6 +21,7 @@ pub mod read;
 #[doc(hidden)]
 pub mod reference;
 pub mod report;
+pub mod rules;
 pub mod search;
 pub mod space;
 pub mod units;

@@ -166,17 +166,32 @@ fn from_message(message: &str) -> InputError {
         let found = quoted().next().unwrap_or_default().to_owned();
         return InputError::unknown_name(&found, "one of", quoted().skip(1));
     }
+    if message.starts_with("duplicate field") {
+        return InputError::new(Kind::Syntax).at(quoted().next().unwrap_or_default()).expected("the field once");
+    }
     if message.starts_with("missing field") {
         return InputError::new(Kind::MissingField).at(quoted().next().unwrap_or_default());
     }
     if let Some(rest) = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: ")) {
         let (found, expected) = rest.split_once(", expected ").unwrap_or((rest, "something else"));
-        return InputError::new(Kind::InvalidValue).found(found.replace('`', "")).expected(expected);
+        return InputError::new(Kind::InvalidValue).found(found.replace('`', "")).expected(plainly(expected));
     }
     if let Some((found, expected)) = message.strip_prefix("found `").and_then(|rest| rest.split_once("`, expected ")) {
         return InputError::new(Kind::InvalidValue).found(found).expected(expected);
     }
     InputError::new(Kind::InvalidValue).expected(message)
+}
+
+/// What serde expects, without the words of this language.
+fn plainly(expected: &str) -> &str {
+    match expected {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, zero or more",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a string" | "string" | "str" => "a text",
+        _ if expected.starts_with("struct ") || expected == "a map" => "an object with named fields",
+        other => other,
+    }
 }
 
 fn unknown_field<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> InputError {

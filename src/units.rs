@@ -107,6 +107,16 @@ quantity!(
     Dollars, "USD"
 );
 
+/// Longer waits mean no limit at all.
+const LONGEST_WAIT: std::time::Duration = std::time::Duration::from_secs(100 * 365 * 86_400);
+
+impl Seconds {
+    /// As a limit on time: at most a century, which stands for none.
+    pub fn as_limit(self) -> std::time::Duration {
+        std::time::Duration::try_from_secs_f64(self.0).unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT)
+    }
+}
+
 impl Div<BytesPerSecond> for Bytes {
     type Output = Seconds;
     fn div(self, rate: BytesPerSecond) -> Seconds {

@@ -248,7 +248,7 @@ fn a_search_goes_on_where_it_stopped_and_ends_like_one_that_never_did() {
     }
     std::fs::write(path, "not a checkpoint").unwrap();
     let ran = run(&small("plan", &["--json", "--backend", "genetic", "--checkpoint", path, "--resume"]));
-    assert_eq!((ran.code, ran.error()["field"].as_str()), (2, Some("checkpoint")), "{}", ran.err);
+    assert_eq!((ran.code, ran.error()["file"].as_str()), (2, Some(path)), "{}", ran.err);
 }
 
 #[test]

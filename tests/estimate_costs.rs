@@ -197,7 +197,9 @@ fn without_overlap_all_of_the_gradient_reduction_is_seen() {
     let reduction = |p: f64| 4.0 * p / 100e9;
     close(at(false), parameters.iter().map(|p| reduction(*p)).sum(), 1e-9);
     let product = |flops: f64| flops / 100e12 * (1.0 + 1.0 / 0.954);
-    let scores = 2.0 * TOKENS * (TOKENS + 1.0) / 2.0 * 2.0 * HIDDEN / 100e12 * 2.5;
+    // Heads of 64 reach 64 / (64 + 45) of what very wide ones would, those of 128 for which plateaus are told 128 / (128 + 45).
+    let narrow = 64.0 / (64.0 + 45.0) / (128.0 / (128.0 + 45.0));
+    let scores = 2.0 * TOKENS * (TOKENS + 1.0) / 2.0 * 2.0 * HIDDEN / 100e12 * 2.5 / narrow;
     let backward = [product(24.0 * TOKENS * HIDDEN * HIDDEN) + scores, 0.0, product(2.0 * TOKENS * HIDDEN * VOCAB)];
     let exposed = |p: f64, compute: f64| {
         let together = reduction(p).min(compute);
@@ -208,7 +210,7 @@ fn without_overlap_all_of_the_gradient_reduction_is_seen() {
     close(at(true), expected, 1e-3);
     // The golden values themselves: the embedding has nothing to hide behind, layers hide most of their own.
     assert!(
-        (at(true) - 1.875_20e-3).abs() < 1e-8 && (at(false) - 3.085_03e-3).abs() < 1e-8,
+        (at(true) - 1.863_00e-3).abs() < 1e-8 && (at(false) - 3.085_03e-3).abs() < 1e-8,
         "{} {}",
         at(true),
         at(false)

@@ -50,7 +50,7 @@ impl Chosen {
     /// Sequences of a rank in one micro-batch.
     fn sequences(&self) -> u64 {
         let ways = self.parts()[1].1.layout().model_ways();
-        self.batch / self.plan.micro_batches / (self.plan.stage_devices() / ways as u64)
+        self.batch / self.plan.micro_batches / (self.plan.stage_devices() / ways)
     }
 }
 

@@ -1,8 +1,10 @@
 //! `espalier export`: a schedule file or a plan in the form of another tool.
 
+use super::given::GivenArgs;
 use super::output::{Output, say};
-use super::{ANSWERED, Ended, Failure, galvatron, input};
+use super::{ANSWERED, Ended, Failure, export_plan, galvatron, input};
 use crate::error::{InputError, Kind};
+use crate::export::Form;
 use crate::pipeline::Run;
 use crate::pipeline::export::{chrome, grid, megatron_layout, svg, torch_csv, zb_runtime};
 use crate::pipeline::simulate;
@@ -15,7 +17,7 @@ use std::path::PathBuf;
 /// Arguments of `export`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// What `espalier schedule` or, for `galvatron`, `espalier plan --galvatron` writes (`-` for standard input)
+    /// What `espalier schedule` or `espalier plan` writes, or a launch script of Megatron-LM (`-` for standard input)
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Form to write
@@ -30,9 +32,11 @@ pub(super) struct Args {
     /// Pixels of the picture, for `svg`
     #[arg(long, value_name = "PX", default_value_t = 1600.0)]
     width: f64,
-    /// Write here instead of to standard output
+    /// Write here instead of to standard output: a file for schedules, a folder for launch files
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    given: GivenArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -51,6 +55,37 @@ enum Target {
     MegatronLayout,
     /// Plan that Galvatron's trainer reads
     Galvatron,
+    /// Launch files of Megatron-LM
+    Megatron,
+    /// Module and flags of torchtitan
+    Torchtitan,
+    /// Configuration of DeepSpeed
+    Deepspeed,
+    /// Configuration of Hugging Face accelerate
+    Accelerate,
+    /// Configuration of nanotron
+    Nanotron,
+    /// Attributes of a recipe of Megatron-Bridge
+    Bridge,
+    /// Slurm batch file around the launch of Megatron-LM
+    Slurm,
+}
+
+impl Target {
+    /// The form of launch files that it means.
+    fn form(self) -> Option<Form> {
+        Some(match self {
+            Target::Galvatron => Form::Galvatron,
+            Target::Megatron => Form::Megatron,
+            Target::Torchtitan => Form::Torchtitan,
+            Target::Deepspeed => Form::Deepspeed,
+            Target::Accelerate => Form::Accelerate,
+            Target::Nanotron => Form::Nanotron,
+            Target::Bridge => Form::Bridge,
+            Target::Slurm => Form::Slurm,
+            _ => return None,
+        })
+    }
 }
 
 /// Runs it.
@@ -59,6 +94,14 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
         if !(value.is_finite() && value > 0.0 && value <= 1e9) {
             let error = InputError::new(Kind::InvalidValue).at(flag).found(value);
             return Err(error.expected("a number above zero").into());
+        }
+    }
+    if let Some(form) = args.to.form() {
+        // Galvatron's own plan goes through its own reader.
+        let own = args.to == Target::Galvatron && galvatron::is_plan(&input::text(&args.file)?);
+        if !own {
+            let name = args.to.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+            return export_plan::run(&args.file, form, &name, args.output.as_deref(), &args.given, output);
         }
     }
     if let Some(path) = &args.output {
@@ -117,6 +160,6 @@ fn text(args: &Args, read: &ScheduleFile, costs: &crate::pipeline::Costs, run: &
             };
             megatron_layout::flags(schedule, layers).map_err(|e| illegal(e.to_string()))?
         }
-        Target::Galvatron => return Err(illegal("a schedule is no plan".to_owned())),
+        _ => return Err(illegal("a schedule is no plan".to_owned())),
     })
 }

@@ -41,7 +41,7 @@ impl From<PlanError> for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        Failure::Internal(format!("standard output: {error}"))
+        Failure::Input(InputError::new(Kind::Unwritable).in_file("standard output").help(error))
     }
 }
 

@@ -18,7 +18,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// How a folder of Galvatron's is read; beside an argument `galvatron` that names it.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -130,7 +130,7 @@ pub(super) fn plan(
             threads(&options)?;
             let budget = Budget {
                 max_evaluations: Some(options.max_evals.unwrap_or(DEFAULT_EVALUATIONS)),
-                max_time: options.max_time.map(|t| Duration::from_secs_f64(t.get()).saturating_sub(started.elapsed())),
+                max_time: options.max_time.map(|t| t.as_limit().saturating_sub(started.elapsed())),
                 target_gap: options.target_gap,
                 ..Budget::default()
             };

@@ -3,23 +3,33 @@
 //! Exit codes: 0 answered; 1 internal error; 2 bad input; 3 infeasible or does not fit; 4 a limit was met before there was a
 //! plan; 5 illegal for the target; 130 interrupted (the best so far is printed).
 
+mod accuracy;
 mod backends;
 mod bench;
+mod calibrate;
 mod check;
+mod check_launch;
+mod diff;
 mod export;
+mod export_plan;
 mod failure;
 mod galvatron;
+mod given;
 mod input;
 mod min_gpus;
 mod model;
 mod output;
 mod plan;
 mod plan_file;
+mod probe;
 mod progress;
 mod question;
+mod regret;
 mod schedule;
+mod schema;
 mod search;
 mod values;
+mod why_not;
 
 use crate::error::InputError;
 use clap::{Parser, Subcommand};
@@ -73,8 +83,24 @@ enum Command {
     Bench(Box<bench::Args>),
     /// Say what each search algorithm does, its parameters, and when to use it
     Backends(Box<backends::Args>),
+    /// Compare prices with published measurements
+    Accuracy(Box<accuracy::Args>),
+    /// Fit a device to your own runs
+    Calibrate(Box<calibrate::Args>),
+    /// Tell what the best price is worth among measured rivals
+    Regret(Box<regret::Args>),
     /// Write a schedule or a plan for another tool
     Export(Box<export::Args>),
+    /// Say why a plan is not another: a rule, or what the other would cost
+    WhyNot(Box<why_not::Args>),
+    /// Say where time and memory of two plans differ, term by term
+    Diff(Box<diff::Args>),
+    /// Write a cluster file from what machines print
+    Probe(Box<probe::Args>),
+    /// Print the JSON schema of a file format
+    Schema(schema::Args),
+    /// Print shell completions
+    Completions(schema::Completions),
 }
 
 /// Reads the arguments of the process, does what they ask, and says how it ended.
@@ -93,8 +119,16 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(&args, &output),
         Command::Model(args) => model::run(&args, &output),
         Command::MinGpus(args) => min_gpus::run(&args, &output),
+        Command::Accuracy(args) => accuracy::run(&args, &output),
+        Command::Calibrate(args) => calibrate::run(&args, &output),
+        Command::Regret(args) => regret::run(&args, &output),
         Command::Export(args) => export::run(&args, &output),
         Command::Schedule(args) => schedule::run(&args, &output),
+        Command::WhyNot(args) => why_not::run(&args, &output),
+        Command::Diff(args) => diff::run(&args, &output),
+        Command::Probe(args) => probe::run(&args, &output),
+        Command::Schema(args) => schema::run(&args, &output),
+        Command::Completions(args) => schema::completions(&args),
     }));
     ExitCode::from(match done {
         Ok(Ok(code)) => code,

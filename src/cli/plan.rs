@@ -1,14 +1,17 @@
 //! `espalier plan`: search for a plan.
 
+use super::check::legality;
 use super::galvatron::{self, GalvatronArgs};
 use super::output::{Output, say};
 use super::progress::{Bar, interrupt};
 use super::question::QuestionArgs;
 use super::search::{SearchArgs, threads};
 use super::{ANSWERED, Ended, INTERRUPTED};
+use crate::error::{InputError, Kind};
 use crate::plan::file;
 use crate::question::Question;
 use crate::report;
+use crate::rules::Broken;
 use crate::search::budget::Stop;
 use crate::search::checkpoint::Checkpointing;
 use crate::space::answer::Answer;
@@ -56,7 +59,7 @@ struct Document<'a> {
     #[serde(flatten)]
     answer: &'a Answer,
     legal: Option<bool>,
-    broken_rules: [(); 0],
+    broken_rules: &'a [Broken],
 }
 
 /// Runs it.
@@ -71,27 +74,37 @@ pub(super) fn run(args: Args, output: &Output) -> Ended {
     for path in args.output.iter().chain(&args.checkpoint) {
         file::can_save(path)?;
     }
+    let taken = |path: &PathBuf, by: &str| InputError::new(Kind::Inconsistent).in_file(path.display()).help(by);
+    if let Some(path) = args.output.as_ref().filter(|path| args.question.reads(path)) {
+        return Err(taken(path, "it is the question; write the plan elsewhere").into());
+    }
     let checkpoint = args.checkpoint.map(|path| Checkpointing { path, every: SAVES, resume: args.resume });
+    if let Some(checkpoint) = &checkpoint {
+        let path = &checkpoint.path;
+        checkpoint.check().map_err(|why| InputError::new(Kind::Unwritable).in_file(path.display()).help(why))?;
+        if args.output.as_ref().is_some_and(|output| output == path) {
+            return Err(taken(path, "plan and checkpoint need a file each").into());
+        }
+    }
     threads(&inputs.search)?;
     let mut bar = Bar::new("pricing uniform plans");
     let watch = Watch { interrupt: interrupt(), observer: Some(&mut bar), quick: false, checkpoint };
-    let mut answer = plan(&inputs, watch)?;
+    let answer = plan(&inputs, watch)?;
     drop(bar);
-    if let Some(target) = &inputs.search.target {
-        answer.notes.push(format!("the rules of the target `{target}` are not checked yet"));
-    }
+    let target = inputs.search.target.as_ref();
+    let broken = target.map(|target| legality(target, &inputs, &answer.plan)).transpose()?;
     let document = serde_json::to_value(Document {
         schema: file::SCHEMA,
         question: &question,
         answer: &answer,
-        legal: None,
-        broken_rules: [],
+        legal: broken.as_ref().map(Vec::is_empty),
+        broken_rules: broken.as_deref().unwrap_or_default(),
     })
     .map_err(|e| super::Failure::Internal(e.to_string()))?;
-    if let Some(path) = &args.output {
-        file::save(path, &document)?;
-    }
+    // A file that cannot be written does not take the answer with it.
+    let saved = args.output.as_ref().map_or(Ok(()), |path| file::save(path, &document));
     output.answer(&document, |style| report::plan(&answer, &inputs, style))?;
+    saved?;
     if let Some(path) = args.output.filter(|_| !output.json) {
         say(&format!("plan written to {}", path.display()));
     }

@@ -9,7 +9,7 @@ use crate::question::{ClusterSource, ModelSource, Question};
 use crate::space::backends;
 use crate::space::planner::Inputs;
 use crate::units::Bytes;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What is asked when nothing is: Llama-3.1-70B on 64 H100.
 const EXAMPLE: &str = include_str!("../../search_configs/llama3_70b_64xh100.ron");
@@ -70,6 +70,12 @@ pub(super) struct QuestionArgs {
 }
 
 impl QuestionArgs {
+    /// Whether `path` is the file that the question is read from.
+    pub(super) fn reads(&self, path: &Path) -> bool {
+        let same = |file: &PathBuf| matches!((file.canonicalize(), path.canonicalize()), (Ok(a), Ok(b)) if a == b);
+        self.file.as_ref().is_some_and(same)
+    }
+
     /// The question, with nothing resolved yet.
     pub(super) fn question(&self) -> Result<Question, InputError> {
         let mut question = match (&self.file, &self.model) {
@@ -167,7 +173,13 @@ impl QuestionArgs {
     /// What the cost model takes into account.
     fn cost(&self) -> CostOptions {
         let on = |effect: &str| !self.without.iter().any(|w| w == effect);
-        CostOptions { nic_sharing: on("nic-sharing"), overlap: on("overlap"), head: on("head"), moments: on("moments") }
+        CostOptions {
+            nic_sharing: on("nic-sharing"),
+            overlap: on("overlap"),
+            head: on("head"),
+            moments: on("moments"),
+            ..CostOptions::default()
+        }
     }
 }
 

@@ -24,7 +24,6 @@ use crate::units::Seconds;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Arguments of `schedule`.
 #[derive(Debug, clap::Args)]
@@ -380,7 +379,7 @@ fn solve_case(args: &Args, case: Case, memory: Option<f64>) -> Result<ScheduleAn
         backend: args.backend.clone().unwrap_or_else(|| "auto".to_owned()),
         seed: args.seed,
         max_evaluations: args.max_evals,
-        max_time: args.max_time.map(|limit| Duration::from_secs_f64(limit.get())),
+        max_time: args.max_time.map(Seconds::as_limit),
         target_gap: args.target_gap.unwrap_or(0.0),
         known: !args.from_scratch,
     };

@@ -13,7 +13,7 @@ pub(super) struct SearchArgs {
     #[arg(long, value_name = "NAME", value_parser = values::backend)]
     pub backend: Option<String>,
     /// Seed of everything random
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = values::seed)]
     pub seed: Option<u64>,
     /// Most distinct plans to evaluate
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = values::evaluations)]
@@ -33,7 +33,10 @@ pub(super) struct SearchArgs {
     /// Forbid values of a dimension, e.g. recompute=full
     #[arg(long, value_name = "DIM=VALUES", value_parser = values::constraint)]
     pub forbid: Vec<Constraint>,
-    /// Threads; never changes the answer of a search without --max-time
+    /// Framework that is to run the plan: only what its rules accept is looked at
+    #[arg(long, value_name = "NAME", value_parser = values::target)]
+    pub target: Option<String>,
+    /// Threads, at most one per processor (or 16); never changes the answer of a search without --max-time
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = values::threads)]
     pub threads: Option<usize>,
 }
@@ -48,16 +51,21 @@ impl SearchArgs {
         options.target_gap = self.target_gap.or(options.target_gap);
         options.top = self.top.unwrap_or(options.top);
         options.threads = self.threads.or(options.threads);
+        options.target = self.target.clone().or(options.target.take());
         options.fix.retain(|old| !self.fix.iter().any(|new| new.dim == old.dim));
         options.fix.extend(self.fix.iter().cloned());
         options.forbid.extend(self.forbid.iter().cloned());
     }
 }
 
+/// Threads beyond the processors only cost time; so many are made in any case, as the answer must not depend on them.
+const ALWAYS: usize = 16;
+
 /// Makes the pool of threads, if it is to have a size of its own.
 pub(super) fn threads(options: &SearchOptions) -> Result<(), InputError> {
     let Some(n) = options.threads else { return Ok(()) };
-    rayon::ThreadPoolBuilder::new().num_threads(n).build_global().map_err(|e| {
+    let most = std::thread::available_parallelism().map_or(ALWAYS, |p| p.get().max(ALWAYS));
+    rayon::ThreadPoolBuilder::new().num_threads(n.min(most)).build_global().map_err(|e| {
         InputError::new(Kind::Unsupported)
             .at("threads")
             .found(n)

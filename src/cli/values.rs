@@ -25,6 +25,12 @@ pub(super) fn tokens(text: &str) -> Result<u64, InputError> {
     within(text, LONGEST_SEQUENCE)
 }
 
+/// A seed.
+pub(super) fn seed(text: &str) -> Result<u64, InputError> {
+    let plain = text.trim().replace('_', "");
+    plain.parse().map_err(|_| refuse(text, format!("a whole number, 0 to {}", u64::MAX)))
+}
+
 /// Evaluations.
 pub(super) fn evaluations(text: &str) -> Result<u64, InputError> {
     within(text, u64::MAX)
@@ -107,6 +113,18 @@ pub(super) fn backend(text: &str) -> Result<String, InputError> {
         Some(name) => Ok((*name).to_owned()),
         None => Err(InputError::unknown_name(text, "a backend", names)),
     }
+}
+
+/// A framework by name.
+pub(super) fn target(text: &str) -> Result<String, InputError> {
+    text.parse::<crate::rules::targets::Target>().map(|t| t.name().to_owned())
+}
+
+/// `NAME=VALUE` of an environment; an empty value means that it is not set.
+pub(super) fn variable(text: &str) -> Result<(String, String), InputError> {
+    let parts = text.split_once('=').map(|(name, value)| (name.trim(), value.trim()));
+    let parts = parts.filter(|(name, _)| !name.is_empty());
+    parts.map(|(n, v)| (n.to_owned(), v.to_owned())).ok_or_else(|| refuse(text, "NAME=VALUE, or NAME= for none"))
 }
 
 /// Repairs of Galvatron's cost model.

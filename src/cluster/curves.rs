@@ -76,6 +76,16 @@ pub const AMPERE: Curves = Curves {
     streaming: 0.91,
     source: "SimuMax a100_pcie.json operator tables, 300 W PCIe card; the SXM card bursts 7 % higher",
 };
+/// A100 on SXM boards.
+///
+/// Korthikanti 2022, table 5, and vTrain's runs of width 8,192 and 12,288 need 0.84 of the peak in their matrix products, 1.15
+/// times the table of the 300 W PCIe card; bursts reach 0.869.
+pub const AMPERE_SXM: Curves = Curves {
+    gemm: 0.84,
+    grouped: 0.78,
+    source: "SimuMax a100_pcie.json operator tables; matrix products from Korthikanti 2022 table 5 and vTrain's widest models",
+    ..AMPERE
+};
 /// H100, H800, H200.
 ///
 /// Llama-3-70B at 14.66 s for 128 sequences of 8,192 on 64 H100 (NVIDIA DGXC recipes) is 508 TFLOP/s, 0.51 of peak. With
@@ -92,12 +102,14 @@ pub const HOPPER_H20: Curves =
     assumed(0.85, 0.65, 0.85, "plateau assumed: Hopper memory system with 148 TFLOP/s, no table");
 /// B200, B300 in air-cooled nodes.
 ///
+/// Grouped products: the table's median is 0.30 of the peak, its plateau 0.457; 0.43 meets its DeepSeek runs.
+///
 /// SimuMax's table sustains 0.489 on one 8-GPU box, and explains that box's runs to 6 %; liquid-cooled GB200 racks execute
 /// 0.44 of peak end to end (Llama-3.1-405B BF16, DGXC), which needs 0.60. Other B200 boxes lie between.
 pub const BLACKWELL: Curves = Curves {
     gemm: 0.55,
     gemm_half: Seconds(5.6e-6),
-    grouped: 0.51,
+    grouped: 0.43,
     attention: 0.481,
     streaming: 0.67,
     source: "SimuMax b200_bf16_ceperm.json operator tables (gemm 0.489) and DGXC GB200 runs (gemm 0.60): between",
@@ -105,9 +117,17 @@ pub const BLACKWELL: Curves = Curves {
 /// GB200, GB300 in liquid-cooled racks.
 pub const BLACKWELL_RACK: Curves = Curves {
     gemm: 0.60,
-    grouped: 0.56,
+    grouped: 0.47,
     source: "gemm from DGXC Llama-3.1-405B BF16 on GB200 (0.44 of peak end to end); the rest as B200",
     ..BLACKWELL
+};
+/// GB300: 1,400 W to a device in place of 1,200. Llama-3.1-405B in FP8 runs 1.23 times as fast as on GB200 (Megatron-Bridge
+/// performance summary 26.04: 1,036 to 842 tokens/s).
+pub const BLACKWELL_ULTRA_RACK: Curves = Curves {
+    gemm: 0.73,
+    grouped: 0.57,
+    source: "as GB200, matrix products scaled by 1.22 after Megatron-Bridge 26.04 Llama-3.1-405B FP8",
+    ..BLACKWELL_RACK
 };
 /// Ada and Ampere without HBM.
 pub const WORKSTATION: Curves = assumed(0.75, 0.55, 0.85, "plateau assumed: no operator table");

@@ -72,8 +72,16 @@ pub const OTHER_SCALE_UP: Fabric = fabric("scale-up", 0.75, 3.0, 8.0, "assumed a
 pub const INFINIBAND: Fabric = fabric("infiniband", 0.90, 5.0, 6.0, "coreweave/nccl-tests H100x64; latency assumed");
 /// RoCE.
 pub const ROCE: Fabric = fabric("roce", 0.85, 6.0, 6.0, "assumed: a little below InfiniBand");
+/// Omni-Path: the host's processors move the bytes (assumed: half of the wire).
+pub const OMNIPATH: Fabric = fabric("omni-path", 0.50, 8.0, 8.0, "assumed: PSM2 copies on the host");
 /// AWS Elastic Fabric Adapter.
-pub const EFA: Fabric = fabric("efa", 0.80, 15.0, 12.0, "assumed: packets sprayed by SRD, higher latency");
+pub const EFA: Fabric = fabric(
+    "efa",
+    0.80,
+    35.0,
+    12.0,
+    "rate and latency of a ring step fitted to tensor and data parallelism over nodes (Nanotron sweep, 2025); half point assumed",
+);
 /// GPUDirect-TCPX and TCPXO of Google's a3.
 pub const TCPX: Fabric = fabric("tcpx", 0.75, 20.0, 16.0, "assumed: copies through a receive buffer");
 /// Slingshot.

@@ -11,6 +11,7 @@ pub mod fabric;
 pub mod file;
 pub mod groups;
 pub mod instances;
+pub mod probe;
 mod resize;
 mod validate;
 

@@ -6,10 +6,11 @@ use super::{Cluster, ClusterError, Device, Efficiency, Level, Link, Pool};
 pub const MOST_DEVICES: u64 = 1 << 20;
 
 fn positive(field: &str, value: f64, unit: &str) -> Result<(), ClusterError> {
-    if value.is_finite() && value > 0.0 {
+    // Below one of any of these units, times leave the range of numbers.
+    if value.is_finite() && value >= 1.0 {
         Ok(())
     } else {
-        Err(ClusterError::value(field, value, format!("a positive number of {unit}")))
+        Err(ClusterError::value(field, value, format!("a number of {unit}, 1 or more")))
     }
 }
 

@@ -2,9 +2,9 @@
 //!
 //! Per level of links, a child unit holding `k` of the `n` members must receive all it has not, through the links that its
 //! members drive together, shared with the groups of the same kind that run at once: `S (n - k) / n / B`. Messages reach
-//! `s / (s + half_at)` of the plateau (see [`crate::cluster::fabric`]). Levels work at the same time (the slowest counts),
-//! latencies add: `alpha (q - 1)` over `q` child units. On one level this is the ring: all-reduce
-//! `2 (n - 1) alpha + 2 (n - 1) / n S / B` (Thakur 2005, section 4.4).
+//! `s / (s + half_at)` of the plateau (see [`crate::cluster::fabric`]). Levels work at the same time (the slowest counts).
+//! A gather is a ring through all members: `(n - 1) alpha + (n - 1) / n S / B` with the latency of the slowest hop (Thakur 2005,
+//! section 4.4); all-reduce may take a tree where its latency is shorter.
 
 use crate::cluster::Pool;
 pub use crate::cluster::groups::Group;
@@ -47,6 +47,11 @@ impl<'a> Network<'a> {
         network
     }
 
+    /// Devices that the innermost links join.
+    pub fn innermost(&self) -> u64 {
+        self.pool.levels.first().map_or(1, |level| level.devices)
+    }
+
     fn place(&self, group: Group) -> Vec<Share> {
         let placement = self.pool.place(group, self.pool.devices);
         let levels = self.pool.levels.iter().zip(&placement.levels).enumerate();
@@ -79,22 +84,31 @@ impl<'a> Network<'a> {
         if bytes <= 0.0 { 0.0 } else { bytes / share.bandwidth * (1.0 + share.half_at / message) }
     }
 
-    /// All-gather to, or reduce-scatter from, `whole` bytes per rank.
+    /// All-gather to, or reduce-scatter from, `whole` bytes per rank: one ring through all members, each of whose steps waits
+    /// for the slowest hop.
     pub fn gather(&self, whole: Bytes, group: Group) -> Seconds {
         let n = group.size as f64;
         self.with(group, |shares| {
-            let (mut slowest, mut latency) = (0.0f64, 0.0);
-            for s in shares {
-                slowest = slowest.max(Self::sized(whole.0 * (n - s.inner) / n, whole.0, s));
-                latency += s.latency * (s.children - 1.0);
-            }
-            Seconds(slowest + latency)
+            let hop = shares.iter().map(|s| s.latency).fold(0.0, f64::max);
+            Seconds(Self::slowest(whole, n, shares) + hop * (n - 1.0))
         })
     }
 
-    /// All-reduce of `bytes` per rank.
+    fn slowest(whole: Bytes, n: f64, shares: &[Share]) -> f64 {
+        shares.iter().map(|s| Self::sized(whole.0 * (n - s.inner) / n, whole.0, s)).fold(0.0, f64::max)
+    }
+
+    /// All-reduce of `bytes` per rank: a reduce-scatter and an all-gather in each unit, and between units what is faster, the
+    /// ring or a double binary tree of depth `log2 q` (Sanders 2009; NCCL since 2.4).
     pub fn all_reduce(&self, bytes: Bytes, group: Group) -> Seconds {
-        self.gather(bytes, group) * 2.0
+        let n = group.size as f64;
+        self.with(group, |shares| {
+            let tree = |s: &Share| s.latency * (s.children - 1.0).min(s.children.log2().ceil());
+            let ring = |s: &Share| s.latency * (s.children - 1.0);
+            // Inside the innermost unit it is always the ring.
+            let latency = shares.first().map_or(0.0, ring) + shares.iter().skip(1).map(tree).sum::<f64>();
+            Seconds((Self::slowest(bytes, n, shares) + latency) * 2.0)
+        })
     }
 
     /// All-to-all in which every rank sends `bytes` in all, evenly to the group, itself included.

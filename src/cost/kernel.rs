@@ -3,6 +3,7 @@
 //! `t = max((x + half_at) / (plateau * peak), bytes / (eta_bw * bandwidth), launch)`; the curve `plateau * x / (x + half_at)`
 //! is that of [`crate::cluster::Efficiency`] (COST: published GEMM tables are flat at large sizes and fall off below).
 
+use super::software::Software;
 use crate::cluster::{Device, Efficiency};
 use crate::job::Precision;
 use crate::units::{Bytes, Flops, FlopsPerSecond, Seconds};
@@ -18,12 +19,19 @@ const FP8_EFFICIENCY: f64 = (1402.6 / 1979.0) / (794.5 / 989.0);
 /// A backward pass of fused attention does 5 products for the forward's 2 (Dao 2023, FlashAttention-2, section 3.2).
 pub const ATTENTION_BACKWARD_FLOPS: f64 = 2.5;
 
+/// Width of a head for which plateaus of attention are told.
+const USUAL_HEAD: f64 = 128.0;
+/// Width of a head at which attention reaches half of what it would reach with very wide ones: 0.76 and 1.15 of the rate at 128
+/// for widths of 64 and 256 (Shah 2024, FlashAttention-3, figure 5, causal, 16k).
+const HEAD_HALF: f64 = 45.0;
+
 /// Kernel times on one device in one precision.
 #[derive(Debug, Clone, Copy)]
 pub struct Kernels<'a> {
     device: &'a Device,
     gemm_peak: FlopsPerSecond,
     half_peak: FlopsPerSecond,
+    software: Software,
     /// Bytes of one activation element.
     pub element: f64,
 }
@@ -31,14 +39,20 @@ pub struct Kernels<'a> {
 impl<'a> Kernels<'a> {
     /// Kernels of `device` for matrix products in `precision`. fp8 falls back to the half-precision rate on devices
     /// without it; attention never runs in fp8.
-    pub fn new(device: &'a Device, precision: Precision) -> Self {
+    pub fn new(device: &'a Device, precision: Precision, software: Software) -> Self {
         let half = device.peak.half;
         let (gemm_peak, half_peak, element) = match precision {
             Precision::Bf16 | Precision::Fp16 => (half, half, 2.0),
             Precision::Fp8 => (device.peak.fp8.map_or(half, |fp8| half.max(fp8 * FP8_EFFICIENCY)), half, 2.0),
             Precision::Fp32 => (device.peak.single, device.peak.single, 4.0),
         };
-        Self { device, gemm_peak, half_peak, element }
+        Self {
+            device,
+            gemm_peak: gemm_peak * software.gemm,
+            half_peak: half_peak * software.attention,
+            software,
+            element,
+        }
     }
 
     fn roofline(&self, flops: Flops, eta: Efficiency, peak: FlopsPerSecond, bytes: Bytes) -> Seconds {
@@ -75,13 +89,17 @@ impl<'a> Kernels<'a> {
         self.roofline(flops, eta, self.gemm_peak, bytes)
     }
 
-    /// Fused attention of `flops` forward arithmetic, moving `bytes`.
-    pub fn attention(&self, flops: Flops, bytes: Bytes) -> Seconds {
-        self.roofline(flops, self.device.attention, self.half_peak, bytes)
+    /// Fused attention of `flops` forward arithmetic over heads of width `head`, moving `bytes`.
+    pub fn attention(&self, flops: Flops, head: f64, bytes: Bytes) -> Seconds {
+        let narrow = head / (head + HEAD_HALF) * (USUAL_HEAD + HEAD_HALF) / USUAL_HEAD;
+        self.roofline(flops, self.device.attention, self.half_peak * narrow, bytes)
     }
 
     /// A memory-bound kernel that moves `bytes`.
     pub fn streaming(&self, bytes: Bytes) -> Seconds {
-        if bytes.0 <= 0.0 { Seconds::ZERO } else { self.traffic(bytes).max(self.device.launch) }
+        if bytes.0 <= 0.0 {
+            return Seconds::ZERO;
+        }
+        self.traffic(bytes * self.software.elementwise).max(self.device.launch)
     }
 }

@@ -5,9 +5,11 @@ pub mod galvatron;
 pub mod kernel;
 pub mod options;
 pub mod part;
+pub mod software;
 pub mod states;
 
 pub use collective::{Group, Network};
 pub use options::CostOptions;
 pub use part::{Mesh, PartPrice, PassTime, Pricer};
+pub use software::{Selective, Software};
 pub use states::{StateBytes, States};

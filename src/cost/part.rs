@@ -6,76 +6,25 @@
 //! ZeRO section 7, Liu 2023 (ring attention), Jacobs 2023 (Ulysses); memory by the lists of tensors that each operator
 //! keeps for its backward pass.
 
+mod finish;
+mod operators;
+mod pass;
+
+pub use finish::BasePrice;
+pub use pass::PassTime;
+
 use super::collective::{Group, Network};
 use super::kernel::{ATTENTION_BACKWARD_FLOPS, Kernels};
 use super::options::{self, CostOptions};
+use super::software::Software;
 use super::states::{StateBytes, States};
 use crate::cluster::Pool;
 use crate::job::{Job, Precision};
-use crate::model::{Masked, Op, OpKind, Shard, Span, Stream, Sublayer, SublayerKind};
-use crate::plan::{LayerStrategy, Layout, PartClass, PartKind, Recompute, Spine};
-use crate::units::{Bytes, Flops, Seconds};
+use crate::model::{Stream, SublayerKind};
+use crate::plan::{LayerStrategy, Layout, PartClass, PartKind, Spine};
+use crate::units::{Bytes, Seconds};
+use finish::{ROUTED_HOST, Shards, exposed, routed};
 use serde::{Deserialize, Serialize};
-use std::ops::{Add, AddAssign, Mul};
-
-/// Time of one pass of one micro-batch, by cause; communication as far as it is not hidden.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct PassTime {
-    /// Kernels, recomputation included.
-    pub compute: Seconds,
-    /// Tensor-parallel (and vocabulary-parallel) collectives.
-    pub tensor: Seconds,
-    /// Context-parallel and Ulysses exchanges.
-    pub context: Seconds,
-    /// Expert dispatch and combine.
-    pub expert: Seconds,
-    /// Gathers and scatters of ZeRO-2 and ZeRO-3 within the micro-batch.
-    pub data: Seconds,
-    /// Resharding between unlike neighbours.
-    pub reshard: Seconds,
-    /// Slow-down by boundary tensors that travel meanwhile.
-    pub pipeline: Seconds,
-}
-
-impl PassTime {
-    /// All of it.
-    pub fn total(&self) -> Seconds {
-        self.compute + self.tensor + self.context + self.expert + self.data + self.reshard + self.pipeline
-    }
-}
-impl Add for PassTime {
-    type Output = Self;
-    fn add(self, o: Self) -> Self {
-        Self {
-            compute: self.compute + o.compute,
-            tensor: self.tensor + o.tensor,
-            context: self.context + o.context,
-            expert: self.expert + o.expert,
-            data: self.data + o.data,
-            reshard: self.reshard + o.reshard,
-            pipeline: self.pipeline + o.pipeline,
-        }
-    }
-}
-impl AddAssign for PassTime {
-    fn add_assign(&mut self, o: Self) {
-        *self = *self + o;
-    }
-}
-impl Mul<f64> for PassTime {
-    type Output = Self;
-    fn mul(self, k: f64) -> Self {
-        Self {
-            compute: self.compute * k,
-            tensor: self.tensor * k,
-            context: self.context * k,
-            expert: self.expert * k,
-            data: self.data * k,
-            reshard: self.reshard * k,
-            pipeline: self.pipeline * k,
-        }
-    }
-}
 
 /// Price of one part.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -109,6 +58,8 @@ pub struct Pricer<'a> {
     per: StateBytes,
     options: CostOptions,
     memory_bandwidth: f64,
+    /// The distinct layers, whose buffers are alive while the head runs.
+    layers: Vec<PartClass>,
 }
 
 /// The frame in which parts are priced: the same for all parts of a plan.
@@ -170,12 +121,50 @@ impl<'a> Pricer<'a> {
     pub fn new(pool: &'a Pool, job: &'a Job, options: CostOptions) -> Self {
         Self {
             job,
-            kernels: Kernels::new(&pool.device, job.precision),
+            kernels: Kernels::new(&pool.device, job.precision, options.software),
             network: Network::new(pool, options.nic_sharing),
-            per: StateBytes::of(job),
+            per: StateBytes::of(job).with_optimizer(options.software.extra_optimizer),
             options,
             memory_bandwidth: pool.device.memory_bandwidth.0,
+            layers: Vec::new(),
         }
+    }
+
+    /// The same beside the layers of `spine`: what of theirs stays while the head runs is counted with the head.
+    pub fn beside(self, spine: &Spine) -> Self {
+        let layers = spine.classes.iter().filter(|c| c.kind == PartKind::Layer).cloned().collect();
+        Self { layers, ..self }
+    }
+
+    /// Bytes of buffers for weight gradients of the largest layer under the head's cuts.
+    fn layer_buffers(&self, strategy: &LayerStrategy, mesh: Mesh) -> f64 {
+        let per = self.software().gradient_buffers;
+        if per == 0.0 {
+            return 0.0;
+        }
+        let samples = self.samples(strategy, mesh);
+        let dense = |class: &PartClass| {
+            let cut = self.cut(class, strategy, samples);
+            class.sublayers.iter().map(|s| self.sublayer(s, &cut).dense).sum::<f64>()
+        };
+        per * self.layers.iter().map(dense).fold(0.0, f64::max)
+    }
+
+    /// Time in which the host issues the forward pass of `part`.
+    fn host(&self, part: &PartClass, strategy: &LayerStrategy, mesh: Mesh) -> Seconds {
+        let software = self.software();
+        let waits = mesh.pipeline > 1 && strategy.tp > 1;
+        match part.kind {
+            PartKind::Layer | PartKind::Mtp => {
+                let issue = software.host_s * if routed(part) { ROUTED_HOST } else { 1.0 };
+                Seconds(issue + if waits { software.host_tensor_s * f64::from(strategy.tp) } else { 0.0 })
+            }
+            _ => Seconds::ZERO,
+        }
+    }
+
+    fn software(&self) -> &Software {
+        &self.options.software
     }
 
     /// The switches in force.
@@ -244,10 +233,15 @@ impl<'a> Pricer<'a> {
             whole: Tally::default(),
             largest_redo: 0.0,
             boundary: 0.0,
+            gathered: 0.0,
             shards: [Shards::default(); 2],
             per: self.per,
             update_rate: self.memory_bandwidth * options::OPTIMIZER_EFFICIENCY,
             overlap: self.options.overlap,
+            data_overlap: self.options.overlap && self.software().data_overlap,
+            buffers: 0.0,
+            kept_factor: self.software().activations,
+            host: self.host(part, strategy, mesh),
         };
         let head_like = matches!(part.kind, PartKind::Head | PartKind::Embedding);
         if head_like && !self.options.head {
@@ -266,7 +260,12 @@ impl<'a> Pricer<'a> {
             let copy = part.owns_vocab || mesh.pipeline > 1;
             self.vocabulary(part, vocab, copy, tp_group, &cut, &mut base.whole, &mut base.price);
         }
+        base.buffers = match part.kind {
+            PartKind::Head => self.software().head_buffers * base.whole.dense + self.layer_buffers(strategy, mesh),
+            _ => self.software().gradient_buffers * base.whole.dense,
+        };
         base.boundary = part.boundary as f64 * cut.own_tokens * self.kernels.element;
+        base.gathered = part.boundary as f64 * cut.tokens * self.kernels.element;
         base.shards = self.shards(strategy, mesh.stage_devices, &base.whole);
         base
     }
@@ -287,187 +286,6 @@ impl<'a> Pricer<'a> {
         }
     }
 
-    /// Kernels, kept tensors and parameters of a residual branch.
-    fn sublayer(&self, sublayer: &Sublayer, cut: &Cut) -> Tally {
-        let mut tally = Tally::default();
-        let mut inputs_kept: Vec<u64> = Vec::new();
-        let hidden = sublayer.ops.iter().find_map(|o| match o.kind {
-            OpKind::Linear { input, .. } => Some(input),
-            _ => None,
-        });
-        let ratio = Spine::tokens(Stream::Encoder, self.job) as f64 / self.job.sequence as f64;
-        for op in &sublayer.ops {
-            if sublayer.reads_encoder(op) {
-                let cut = Cut { tokens: cut.tokens * ratio, own_tokens: cut.own_tokens * ratio, ..*cut };
-                self.operator(op, &cut, hidden, &mut inputs_kept, &mut tally);
-            } else {
-                self.operator(op, cut, hidden, &mut inputs_kept, &mut tally);
-            }
-        }
-        tally
-    }
-
-    fn operator(&self, op: &Op, cut: &Cut, hidden: Option<u64>, inputs_kept: &mut Vec<u64>, tally: &mut Tally) {
-        let k = &self.kernels;
-        let element = k.element;
-        let product_element = if self.job.precision == Precision::Fp8 { 1.0 } else { element };
-        let ways = |shard: Shard| match shard {
-            Shard::Column { units } | Shard::Row { units } => cut.tp.min(units as f64),
-            Shard::Replicated => 1.0,
-        };
-        let tokens_of = |shard: Shard| if shard == Shard::Replicated { cut.own_tokens } else { cut.tokens };
-        match op.kind {
-            OpKind::Linear { input, output, bias, shard } => {
-                let (i, o) = (input as f64, output as f64);
-                let w = ways(shard);
-                let (m, kk, n) = match shard {
-                    Shard::Column { .. } => (cut.tokens, i, o / w),
-                    Shard::Row { .. } => (cut.tokens, i / w, o),
-                    Shard::Replicated => (cut.own_tokens, i, o),
-                };
-                let time = k.gemm(m, kk, n);
-                tally.forward += time;
-                tally.backward += time + k.weight_gradient(m, kk, n);
-                tally.dense += i * o / w;
-                if bias {
-                    tally.dense += if matches!(shard, Shard::Row { .. }) { o } else { o / w };
-                }
-                tally.has_tensor_cut |= shard != Shard::Replicated;
-                // Products from a narrower tensor than the residual stream are MLA's up-projections.
-                if matches!(shard, Shard::Column { .. }) && hidden.is_some_and(|h| input < h) {
-                    tally.expansion += time;
-                }
-                match shard {
-                    // The input of a row cut is the output of an activation or of attention: its own tensor.
-                    Shard::Row { .. } => {
-                        let bytes = m * kk * product_element;
-                        tally.kept += bytes;
-                        // What attention gave is dear to redo, what an activation gave is cheap.
-                        if !tally.has_attention() {
-                            tally.droppable += bytes;
-                        }
-                    }
-                    // Products of one width read one tensor: q, k and v, or gate and up.
-                    _ if !inputs_kept.contains(&input) => {
-                        inputs_kept.push(input);
-                        let bytes = cut.own_tokens * i * product_element;
-                        tally.kept += bytes;
-                        tally.droppable += bytes;
-                    }
-                    _ => {}
-                }
-            }
-            OpKind::Norm { width, instances, parameters, shard } => {
-                let values = width as f64 * instances as f64 / ways(shard) * tokens_of(shard);
-                let time = k.streaming(Bytes(2.0 * element * values));
-                tally.forward += time;
-                tally.redo += time;
-                tally.backward += k.streaming(Bytes(4.0 * element * values));
-                tally.kept += element * values;
-                tally.dense += parameters as f64;
-            }
-            OpKind::Attention { heads, kv_heads, qk_dim, v_dim, span } => {
-                self.attention(cut, heads, kv_heads, qk_dim, v_dim, span, tally);
-            }
-            OpKind::LinearAttention { k_heads, v_heads, k_dim, v_dim } => {
-                let heads = v_heads as f64 / cut.tp.min(v_heads as f64) / cut.ulysses;
-                let tokens = cut.tokens * cut.ulysses;
-                let (kd, vd) = (k_dim as f64, v_dim as f64);
-                // Chunked gated delta rule (Yang 2024, section 3.3) with chunks of 64: state update and read
-                // 2 * 2 k v, within a chunk 2 * 64 (2 k + 2 v) per token and head.
-                let flops = heads * tokens * (4.0 * kd * vd + 2.0 * LINEAR_CHUNK * 2.0 * (kd + vd));
-                let values = tokens * heads * (2.0 * kd * k_heads as f64 / v_heads as f64 + 2.0 * vd);
-                let time = k.attention(Flops(flops), Bytes(element * values));
-                tally.forward += time;
-                tally.backward += time * ATTENTION_BACKWARD_FLOPS;
-                tally.attention += time;
-                tally.kept += element * values;
-                // The recurrent state goes from rank to rank instead of keys and values.
-                tally.key_value += element * heads * kd * vd * cut.samples;
-                tally.heads += element * values / 2.0;
-            }
-            OpKind::Indexer { heads, dim, ratio } => {
-                let context = self.job.sequence as f64 / 2.0 / ratio as f64;
-                let flops = 2.0 * heads as f64 * dim as f64 * context * cut.tokens;
-                let time = k.attention(Flops(flops), Bytes(element * cut.tokens * heads as f64 * dim as f64));
-                tally.forward += time;
-                tally.backward += time * 2.0;
-                tally.kept += element * cut.tokens * heads as f64 * dim as f64;
-            }
-            OpKind::Elementwise { width, reads, shard } => {
-                let values = width as f64 / ways(shard) * tokens_of(shard);
-                let time = k.streaming(Bytes(element * values * (reads as f64 + 1.0)));
-                tally.forward += time;
-                tally.backward += k.streaming(Bytes(element * values * (2.0 * reads as f64 + 1.0)));
-                // Residual sums and rotations need nothing for their backward pass; activations and gates keep their inputs.
-                if shard != Shard::Replicated && !op.name.contains("rotary") && !op.name.contains("rope") {
-                    tally.kept += element * values * reads as f64;
-                    tally.redo += time;
-                }
-            }
-            OpKind::Weights { parameters, shard } => tally.dense += parameters as f64 / ways(shard),
-            OpKind::Experts { experts, top_k, input, ffn, gated, bias } => {
-                let (e, i) = (experts as f64, input as f64);
-                let f = ffn as f64 / cut.etp;
-                let products = if gated { 3.0 } else { 2.0 };
-                let local = (e / cut.ep).max(1.0);
-                let copies = cut.own_tokens * top_k as f64 * cut.etp * self.job.expert_imbalance;
-                let each = copies / local;
-                let up = k.grouped_gemm(local, each, i, f * (products - 1.0));
-                let down = k.grouped_gemm(local, each, f, i);
-                let act = k.streaming(Bytes(element * copies * f * products));
-                // Permutation into expert order and back: a read and a write of every copy each.
-                let permute = k.streaming(Bytes(4.0 * element * cut.own_tokens * top_k as f64 * i));
-                tally.forward += up + down + act + permute;
-                tally.backward += (up + down) * 2.0 + act * 1.5 + permute;
-                tally.redo += act;
-                tally.experts += local * (products * i * f + if bias { f * (products - 1.0) + i } else { 0.0 });
-                tally.dispatch += cut.own_tokens * top_k as f64 * i * element;
-                tally.copies = (top_k as f64).max(1.0);
-                tally.kept += copies * i * product_element;
-                tally.kept += copies * f * (products - 1.0) * element;
-                tally.kept += copies * f * product_element;
-                tally.droppable += copies * f * product_element;
-                // The combined output is kept for the gradient of the router's weights.
-                tally.kept += cut.own_tokens * top_k as f64 * i * element;
-            }
-        }
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn attention(&self, cut: &Cut, heads: u64, kv_heads: u64, qk_dim: u64, v_dim: u64, span: Span, tally: &mut Tally) {
-        let element = self.kernels.element;
-        let (q, v) = (qk_dim as f64, v_dim as f64);
-        let a = heads as f64 / cut.tp.min(heads as f64) / cut.ulysses;
-        let g = (kv_heads as f64 / cut.tp.min(kv_heads as f64) / cut.ulysses).max(1.0).min(a.max(1.0));
-        let tokens = cut.tokens * cut.ulysses;
-        let sequence = tokens * cut.cp / cut.samples;
-        let encoder = Spine::tokens(Stream::Encoder, self.job);
-        let context = span.keys(sequence.round() as u64, encoder, Masked::Skipped);
-        let flops = 2.0 * tokens * context * a * (q + v);
-        let bytes = element * tokens * (a * (q + v) + g * (q + v));
-        let time = self.kernels.attention(Flops(flops), Bytes(bytes));
-        tally.forward += time;
-        tally.backward += time * ATTENTION_BACKWARD_FLOPS;
-        tally.attention += time;
-        // q, k, v and the fp32 log-sum-exp; the output is the input of the output projection.
-        let keys = element * tokens * (a * q + g * (q + v));
-        tally.kept += keys + 4.0 * tokens * a;
-        if tally.expansion.0 > 0.0 {
-            tally.droppable += keys;
-            tally.redo += tally.expansion;
-        }
-        let reach = match span {
-            Span::Sliding { window } => (window as f64 / (sequence / cut.cp)).min(1.0),
-            Span::Chunked { chunk: reach } | Span::Blocks { block: reach } => {
-                (reach as f64 / (sequence / cut.cp)).min(1.0)
-            }
-            _ => 1.0,
-        };
-        tally.key_value += element * tokens * g * (q + v) * reach;
-        tally.heads += element * tokens * (a * (q + v) + g * (q + v));
-    }
-
     /// Exposed communication of one residual branch.
     fn communicate(&self, part: &PartClass, tally: &Tally, strategy: &LayerStrategy, cut: &Cut, price: &mut PartPrice) {
         let element = self.kernels.element;
@@ -479,9 +297,14 @@ impl<'a> Pricer<'a> {
             // Forward a gather and a scatter; backward the same plus the gather of the products' inputs again
             // (Korthikanti 2022, section 4.2.2). Without sequence parallelism an all-reduce each way, hidden by nothing.
             if strategy.sequence_parallel {
-                let one = self.network.gather(whole, group) * hidden(options::TENSOR_OVERLAP);
-                price.forward.tensor += one * 2.0;
-                price.backward.tensor += one * 3.0;
+                // Pieces of products and of messages take turns over the innermost links only.
+                let near = u64::from(strategy.tp) <= self.network.innermost();
+                let overlap = if near && self.software().tensor_overlap { options::TENSOR_OVERLAP } else { 0.0 };
+                let one = self.network.gather(whole, group);
+                price.forward.tensor += one * (2.0 * hidden(overlap));
+                // Backward, the gather runs behind the input gradient and the scatter behind the weight gradient in any case.
+                let overlap = if near && self.software().backward_overlap { options::TENSOR_OVERLAP } else { 0.0 };
+                price.backward.tensor += one * (3.0 * hidden(overlap));
             } else {
                 let one = self.network.all_reduce(whole, group);
                 price.forward.tensor += one;
@@ -565,7 +388,7 @@ impl<'a> Pricer<'a> {
         whole.forward += k.streaming(Bytes(cut.tokens * rows * 10.0));
         whole.backward += k.streaming(Bytes(cut.tokens * rows * 6.0));
         whole.kept += cut.own_tokens * width * element;
-        price.transient += Bytes(options::LOSS_BYTES * cut.tokens * rows);
+        price.transient += Bytes(self.software().loss_bytes * cut.tokens * rows);
         if cut.tp > 1.0 {
             let one = if cut.sequence_parallel {
                 self.network.gather(tokens_whole, group)
@@ -605,115 +428,6 @@ impl<'a> Pricer<'a> {
         exposed(self.options.overlap, communication, computation)
     }
 }
-
-/// What `communication` adds to `computation` that runs at the same time: both slow down while they overlap, and what does
-/// not fit stands alone (Miao 2022, Galvatron, section 3.4).
-fn exposed(overlap: bool, communication: Seconds, computation: Seconds) -> Seconds {
-    if !overlap {
-        return communication;
-    }
-    let together = communication.min(computation);
-    together * (options::OVERLAP_SLOWDOWN - 1.0) + (communication - together)
-}
-
-/// Parameters that one data-parallel group shares, and what it takes to reduce or gather them.
-#[derive(Debug, Clone, Copy, Default)]
-struct Shards {
-    parameters: f64,
-    ways: f64,
-    scatter: Seconds,
-    gather: Seconds,
-}
-
-/// A price before ZeRO and recomputation.
-#[derive(Debug, Clone, Copy)]
-pub struct BasePrice {
-    kind: PartKind,
-    price: PartPrice,
-    whole: Tally,
-    largest_redo: f64,
-    boundary: f64,
-    shards: [Shards; 2],
-    per: StateBytes,
-    update_rate: f64,
-    overlap: bool,
-}
-
-impl BasePrice {
-    /// The price under ZeRO stage `zero` and `recompute`.
-    pub fn finish(&self, zero: u8, recompute: Recompute) -> PartPrice {
-        let (mut price, whole) = (self.price, &self.whole);
-        if whole.is_empty() {
-            return price;
-        }
-        price.forward.compute += whole.forward;
-        price.backward.compute += whole.backward;
-        // The input of a part is kept by its first norm or product; full recomputation keeps nothing else.
-        match recompute {
-            Recompute::Selective => {
-                price.activations = Bytes(whole.kept - whole.droppable);
-                price.backward.compute += whole.redo;
-                price.transient += Bytes(self.largest_redo);
-            }
-            Recompute::Full if self.kind == PartKind::Layer => {
-                price.activations = Bytes(self.boundary);
-                price.backward.compute += whole.forward;
-                price.backward.tensor += price.forward.tensor;
-                price.backward.context += price.forward.context;
-                price.backward.expert += price.forward.expert;
-                price.transient += Bytes(whole.kept);
-            }
-            Recompute::None | Recompute::Full => price.activations = Bytes(whole.kept),
-        }
-        // Gradients of the activations around the running operators.
-        price.transient += Bytes(4.0 * self.boundary);
-        self.data_parallel(zero, &mut price);
-        price
-    }
-
-    /// States, gradient reduction, weight gathers and the optimizer.
-    fn data_parallel(&self, zero: u8, price: &mut PartPrice) {
-        let per = self.per;
-        for shards in self.shards.iter().filter(|s| s.parameters > 0.0) {
-            let Shards { parameters, ways, scatter, gather } = *shards;
-            price.parameters += parameters;
-            price.states += States::new(parameters, per, zero, ways);
-            let shard = parameters / if zero >= 1 { ways } else { 1.0 };
-            let traffic = 2.0 * (per.weights + per.optimizer) + per.gradients;
-            price.optimizer += Seconds(shard * traffic / self.update_rate);
-            if ways == 1.0 {
-                continue;
-            }
-            match zero {
-                0 => price.reduce += scatter * 2.0,
-                1 => {
-                    price.reduce += scatter;
-                    price.gather += gather;
-                }
-                2 => {
-                    price.backward.data += scatter;
-                    price.gather += gather;
-                    price.transient += Bytes(parameters * per.gradients);
-                }
-                _ => {
-                    price.forward.data += gather;
-                    price.backward.data += gather + scatter;
-                    price.transient += Bytes(parameters * (2.0 * per.weights + per.gradients));
-                }
-            }
-        }
-        // Gathers are prefetched and scatters left behind while neighbouring layers compute; reductions run behind the
-        // backward pass of the last micro-batch, gathers of updated weights behind the first forward pass.
-        let hide = |communication, computation| exposed(self.overlap, communication, computation);
-        price.forward.data = hide(price.forward.data, price.forward.compute);
-        price.backward.data = hide(price.backward.data, price.backward.compute);
-        price.reduce = hide(price.reduce, price.backward.compute);
-        price.gather = hide(price.gather, price.forward.compute);
-    }
-}
-
-/// Chunk length of the gated delta rule's kernels (flash-linear-attention, 2025).
-const LINEAR_CHUNK: f64 = 64.0;
 
 impl Tally {
     fn is_empty(&self) -> bool {

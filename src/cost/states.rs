@@ -26,6 +26,11 @@ impl StateBytes {
         self.weights + self.gradients + self.optimizer
     }
 
+    /// The same with `bytes` more of optimizer state.
+    pub fn with_optimizer(self, bytes: f64) -> Self {
+        Self { optimizer: self.optimizer + bytes, ..self }
+    }
+
     /// What the job keeps per parameter.
     pub fn of(job: &Job) -> Self {
         let moments = match job.optimizer {

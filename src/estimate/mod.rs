@@ -97,6 +97,8 @@ pub struct StageEstimate {
 pub struct Estimate {
     /// Time of one optimizer step.
     pub iteration_time_s: f64,
+    /// Between these it lies in four of five published runs: 10 % and 90 % quantiles.
+    pub iteration_time_p10_p90_s: [f64; 2],
     /// The closed form of the same, never above.
     pub closed_form_s: f64,
     /// Tokens of the decoder per second, all devices.
@@ -111,6 +113,8 @@ pub struct Estimate {
     pub bubble: f64,
     /// Reserved memory of the fullest stage.
     pub peak_memory_bytes: f64,
+    /// Its 10 % and 90 % quantiles.
+    pub peak_memory_p10_p90_bytes: [f64; 2],
     /// What a device may use before the margin: [`options::SAFE_SHARE`] of what it shows.
     pub usable_memory_bytes: f64,
     /// Whether every stage keeps the margin.
@@ -155,12 +159,13 @@ struct ChunkSum {
 impl<'a> Estimator<'a> {
     /// Estimates of `model` in `pool`.
     pub fn new(model: &'a Model, spine: &'a Spine, pool: &'a Pool, job: &'a Job, options: CostOptions) -> Self {
-        Self { model, spine, pool, job, pricer: Pricer::new(pool, job, options) }
+        Self { model, spine, pool, job, pricer: Pricer::new(pool, job, options).beside(spine) }
     }
 
     /// Memory that a plan may allocate on one device so that it is safe: see [`options::SAFE_SHARE`].
     pub fn allocatable(&self) -> f64 {
-        ((self.usable() - options::CONTEXT_MEMORY.0) / options::ALLOCATOR_FACTOR).max(0.0)
+        let workspace = self.pricer.options().software.workspace;
+        ((self.usable() - options::CONTEXT_MEMORY.0) / self.pricer.options().software.allocator - workspace).max(0.0)
     }
 
     fn usable(&self) -> f64 {
@@ -295,8 +300,10 @@ impl<'a> Estimator<'a> {
             let flops = self.model.flops_per_token(&lengths, masked, self.job.mtp).0;
             flops * tokens / (device_seconds * self.pool.device.peak.half.0)
         };
+        let software = self.pricer.options().software;
         Ok(Estimate {
             iteration_time_s: iteration,
+            iteration_time_p10_p90_s: software.time_spread.map(|ratio| iteration * ratio),
             closed_form_s: form.iteration(&costs),
             tokens_per_s: tokens / iteration,
             tokens_per_s_per_device: tokens / device_seconds,
@@ -304,6 +311,7 @@ impl<'a> Estimator<'a> {
             mfu_full_attention: rate(Masked::Counted),
             bubble: timeline.bubble().max(0.0),
             peak_memory_bytes: peak,
+            peak_memory_p10_p90_bytes: software.memory_spread.map(|ratio| peak * ratio),
             usable_memory_bytes: self.usable(),
             fits: peak <= self.usable() * (1.0 + 1e-12),
             dollars_per_1e9_tokens: self.pool.price.as_ref().map(|p| {
@@ -380,9 +388,14 @@ impl<'a> Estimator<'a> {
         } else {
             memory.buffers_bytes = transient;
         }
-        memory.allocated_bytes =
-            memory.weights_bytes + memory.gradients_bytes + memory.optimizer_bytes + live + transient;
-        memory.reserved_bytes = memory.allocated_bytes * options::ALLOCATOR_FACTOR + options::CONTEXT_MEMORY.0;
+        memory.allocated_bytes = memory.weights_bytes
+            + memory.gradients_bytes
+            + memory.optimizer_bytes
+            + live
+            + transient
+            + self.pricer.options().software.workspace;
+        memory.reserved_bytes =
+            memory.allocated_bytes * self.pricer.options().software.allocator + options::CONTEXT_MEMORY.0;
         memory
     }
 }

@@ -1,3 +1,5 @@
-//! Plans and profiles of other frameworks, read.
+//! Plans, profiles and launches of other frameworks, read.
 
 pub mod galvatron;
+pub mod megatron;
+pub mod shell;

@@ -7,7 +7,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use xxhash_rust::xxh3::xxh3_128;
@@ -87,9 +87,27 @@ pub fn write<T: Serialize>(path: &Path, header: Header, namespace: u128, payload
     replace(path, &[&head, &payload]).map_err(|source| FileError::Io { path: path.to_path_buf(), source })
 }
 
+/// Where a chain of links leads, whether that exists or not.
+fn followed(path: &Path) -> PathBuf {
+    const MOST_LINKS: usize = 40;
+    let mut path = path.to_path_buf();
+    for _ in 0..MOST_LINKS {
+        match fs::read_link(&path) {
+            Ok(target) => path = path.parent().unwrap_or(Path::new("")).join(target),
+            Err(_) => break,
+        }
+    }
+    path
+}
+
 /// Writes `parts` one after the other to `path`, whole or not at all.
 pub(crate) fn replace(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
+    // A link is followed, so that it is its target that is replaced.
+    let path = &followed(path);
+    if path.exists() && !path.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
+    }
     let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no file name"))?;
     let mut temporary = name.to_os_string();
     temporary.push(format!(".{}.{}.tmp", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
@@ -109,6 +127,13 @@ pub(crate) fn replace(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     // Not every file system lets a directory be flushed; the rename itself has succeeded.
     let _ = File::open(parent).and_then(|dir| dir.sync_all());
     Ok(())
+}
+
+/// Whether `path` begins as files of this kind do.
+pub fn is_of_kind(path: &Path, header: Header) -> bool {
+    let mut start = [0u8; 12];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && start[..8] == *MAGIC && start[8..] == header.kind
 }
 
 /// Reads what [`write()`] wrote with the same header and namespace.

@@ -42,6 +42,9 @@ pub fn from_path(path: &Path, treat_as: Option<&str>) -> Result<Model, ModelErro
             details
         }));
     }
+    if !meta.is_file() {
+        return Err(ModelError::Unreadable(unreadable("it is not a file".into())));
+    }
     if meta.len() > MAX_FILE {
         return Err(ModelError::Unreadable(unreadable(format!("{} bytes", meta.len()))));
     }

@@ -4,13 +4,13 @@
 //! derived from operators and never from a family's name. Widths are in elements, counts are exact integers.
 
 mod count;
-mod draft;
+pub(crate) mod draft;
 mod error;
 mod families;
 mod fields;
 mod flops;
 pub mod import;
-mod ops;
+pub(crate) mod ops;
 pub mod presets;
 mod vocabulary;
 

@@ -132,13 +132,11 @@ pub fn self_contained(question: &Question) -> Result<Question, InputError> {
 /// Writes a JSON document to `path`, whole or not at all; into a device or a pipe it is written as it is.
 pub fn save(path: &Path, document: &Value) -> Result<(), InputError> {
     let text = format!("{document:#}\n");
-    // A link is followed, so that it is its target that is replaced.
-    let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let written = match std::fs::metadata(&target) {
+    let written = match std::fs::metadata(path) {
         Ok(metadata) if !metadata.is_file() => {
-            OpenOptions::new().write(true).open(&target).and_then(|mut file| file.write_all(text.as_bytes()))
+            OpenOptions::new().write(true).open(path).and_then(|mut file| file.write_all(text.as_bytes()))
         }
-        _ => replace(&target, &[text.as_bytes()]),
+        _ => replace(path, &[text.as_bytes()]),
     };
     written.map_err(|e| InputError::new(Kind::Unwritable).in_file(path.display()).help(e))
 }

@@ -2,9 +2,13 @@
 //!
 //! Every function here turns finished answers into text; nothing is computed that the JSON output does not also have.
 
+mod accuracy;
+mod accuracy_html;
 mod breakdown;
+mod calibration;
 mod check;
 mod galvatron;
+mod launch;
 mod layers;
 
 mod min_gpus;
@@ -12,12 +16,18 @@ mod model;
 mod number;
 mod plan;
 mod refusal;
+mod regret;
 mod schedule;
 mod style;
 mod table;
+mod versus;
 
+pub use accuracy::accuracy;
+pub use accuracy_html::accuracy_html;
+pub use calibration::calibration;
 pub use check::check;
 pub use galvatron::galvatron;
+pub use launch::{LaunchReport, better, launch, remarks};
 pub use layers::{Shape, shape};
 
 pub use min_gpus::min_gpus;
@@ -25,9 +35,11 @@ pub use model::model;
 pub use number::{grouped, percent, seconds, short_count};
 pub use plan::plan;
 pub use refusal::infeasible;
+pub use regret::regret;
 pub use schedule::schedule;
 pub use style::Style;
 pub use table::{Align, Table};
+pub use versus::{sides, versus};
 
 /// Columns of a report.
 pub const WIDTH: usize = 110;

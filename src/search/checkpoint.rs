@@ -23,6 +23,39 @@ pub struct Checkpointing {
     pub resume: bool,
 }
 
+/// Why a search may not save itself where it was told to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CheckpointRefused {
+    /// A folder, a device, a pipe.
+    #[error("it is not a file")]
+    NoFile,
+    /// Something else would be lost.
+    #[error("it is there and no checkpoint; a search would overwrite it")]
+    Foreign,
+    /// A checkpoint would be lost.
+    #[error("a checkpoint is there: go on from it (resume), or name another file")]
+    Present,
+}
+
+impl Checkpointing {
+    /// Whether nothing that is at its path would be lost.
+    ///
+    /// # Errors
+    /// [`CheckpointRefused`]
+    pub fn check(&self) -> Result<(), CheckpointRefused> {
+        let Ok(metadata) = std::fs::metadata(&self.path) else { return Ok(()) };
+        if !metadata.is_file() {
+            return Err(CheckpointRefused::NoFile);
+        }
+        // Whether it is one of this question is told when it is read.
+        match (metadata.len() > 0 && !file::is_of_kind(&self.path, HEADER), self.resume) {
+            (true, _) => Err(CheckpointRefused::Foreign),
+            (false, false) if metadata.len() > 0 => Err(CheckpointRefused::Present),
+            (false, _) => Ok(()),
+        }
+    }
+}
+
 /// The content of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Checkpoint {

@@ -148,7 +148,7 @@ impl Table {
                 past.pop_front();
             }
             let mut ranked: Vec<&(Score, Vec<u32>)> = past.iter().flatten().collect();
-            ranked.sort_by(|a, b| a.0.cmp(&b.0));
+            ranked.sort_by_key(|found| found.0);
             if let Some((score, _)) = ranked.first()
                 && *score < best
             {

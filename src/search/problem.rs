@@ -79,6 +79,11 @@ pub trait Problem: Sync {
     fn solution(&self, s: &Self::State) -> Self::Solution;
     /// Canonical identity: symmetric solutions share it.
     fn key(&self, x: &Self::Solution) -> Key128;
+    /// The region of the space that a solution lies in, where the problem tells regions apart: small changes seldom lead
+    /// from a good solution of one to a good one of another, so methods that keep several solutions keep some of each.
+    fn niche(&self, _x: &Self::Solution) -> u64 {
+        0
+    }
     /// The price. Only the evaluator calls it.
     fn score(&self, x: &Self::Solution, fidelity: Fidelity) -> Score;
     /// Number of distinct complete paths as a decimal logarithm, if known.

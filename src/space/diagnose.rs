@@ -21,7 +21,9 @@ pub fn no_task(inputs: &Inputs) -> InputError {
     InputError::new(Kind::Inconsistent)
         .at("search")
         .found(if constraints.is_empty() { "no constraint".into() } else { constraints.join(", ") })
-        .expected("constraints that leave some number of stages dividing the devices")
+        .expected(
+            "constraints on pp and vpp that leave a number of stages dividing the devices, with chunks for all of them",
+        )
 }
 
 /// What the leanest plan allocates on its fullest device, its task and its stage, over all tasks.

@@ -1,9 +1,11 @@
 //! The closed-form price of one layer-wise plan from table look-ups: the inner loop of every search.
 
+use super::allele;
 use super::layerwise::LayerwiseSpace;
 use super::table::{Table, at};
 use crate::estimate::closed::{ClosedForm, Folded, StageCost};
-use crate::search::decompose::ChainSolution;
+use crate::search::decompose::{ChainOption, ChainSolution};
+use crate::search::problem::Allele;
 use crate::search::score::Score;
 
 /// A plan as indices: which task, how many parts each chunk holds, which option of its class each part takes.
@@ -28,7 +30,20 @@ pub struct Frame {
     live: Vec<f64>,
     cap: f64,
     mean_work: f64,
+    /// `[class][option]`.
+    alleles: Vec<Vec<Allele>>,
+    /// `[class][stage * chunks + chunk]`.
+    least: Vec<Vec<Least>>,
     table: std::sync::Arc<Table>,
+}
+
+/// The least that any option of a class needs.
+#[derive(Debug, Clone, Copy)]
+pub struct Least {
+    /// Bytes, momentary needs left out.
+    pub memory: f64,
+    /// Seconds of one micro-batch.
+    pub work: f64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -58,7 +73,7 @@ impl Frame {
             .classes
             .iter()
             .map(|class| {
-                let row = |o: &crate::search::decompose::ChainOption| Row {
+                let row = |o: &ChainOption| Row {
                     forward: o.cost[at::FORWARD],
                     backward: o.cost[at::BACKWARD],
                     reduce: o.cost[at::REDUCE],
@@ -76,13 +91,22 @@ impl Frame {
             .iter()
             .map(|c| c.options.iter().map(|o| o.cost[at::FORWARD] + o.cost[at::BACKWARD]).fold(f64::INFINITY, f64::min))
             .collect();
+        let live = space.live(task).concat();
+        let of_class = |options: &[ChainOption]| -> Vec<Least> {
+            let least = |f: &dyn Fn(&ChainOption) -> f64| options.iter().map(f).fold(f64::INFINITY, f64::min);
+            let work = least(&|o| o.cost[at::FORWARD] + o.cost[at::BACKWARD]);
+            live.iter().map(|n| Least { memory: least(&|o| o.fixed + n * o.scaled), work }).collect()
+        };
+        let alleles = table.classes.iter().map(|c| c.strategies.iter().map(allele::of_strategy).collect()).collect();
         let parts = space.estimator.spine.parts.clone();
         let mean_work = parts.iter().map(|c| least[*c as usize]).sum::<f64>() / parts.len().max(1) as f64;
         Some(Self {
             form: space.closed_form(task),
             rows,
             parts,
-            live: space.live(task).concat(),
+            alleles,
+            least: table.classes.iter().map(|c| of_class(&c.options)).collect(),
+            live,
             cap: space.estimator.allocatable(),
             mean_work,
             table,
@@ -112,6 +136,16 @@ impl Frame {
     /// Live micro-batches of a chunk.
     pub fn live(&self, stage: usize, chunk: usize) -> f64 {
         self.live[stage * self.form.chunks_per_stage as usize + chunk]
+    }
+
+    /// The least that an option of `class` needs in a chunk.
+    pub fn least(&self, class: usize, stage: usize, chunk: usize) -> Least {
+        self.least[class][stage * self.form.chunks_per_stage as usize + chunk]
+    }
+
+    /// Every option of `class` as an allele.
+    pub fn alleles(&self, class: usize) -> &[Allele] {
+        &self.alleles[class]
     }
 
     /// Closed-form iteration time and the total relative excess of memory over all stages (0 when it fits).

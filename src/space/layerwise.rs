@@ -1,6 +1,7 @@
 //! Layer-wise planning as a set of tasks: outer decisions fixed per task, the rest a chain that exact methods solve.
 
 use super::fast::{Choice, Frame};
+use super::outer::Outer;
 use super::table::{Allowed, Table, at};
 use super::tasks::{self, TaskKey};
 use crate::cost::Mesh;
@@ -24,6 +25,7 @@ pub struct LayerwiseSpace<'a> {
     pub estimator: Estimator<'a>,
     /// Outer decisions, all of them.
     pub tasks: Vec<TaskKey>,
+    pub(super) outer: Outer,
     /// Frames, and the frame of each task.
     frames: Vec<Mesh>,
     frame_of: Vec<usize>,
@@ -89,7 +91,22 @@ impl<'a> LayerwiseSpace<'a> {
                 (price.forward.compute + price.backward.compute).0 / estimator.job.global_batch as f64
             })
             .sum();
-        Self { estimator, tasks, frames, frame_of, tables, fast, allowed, ideal, seeds: Vec::new(), digest }
+        let mut space = Self {
+            estimator,
+            outer: Outer::new(&[], Vec::new()),
+            tasks,
+            frames,
+            frame_of,
+            tables,
+            fast,
+            allowed,
+            ideal,
+            seeds: Vec::new(),
+            digest,
+        };
+        let floors = (0..space.tasks.len()).map(|t| space.closed_form(t).at_least(space.ideal_work(t))).collect();
+        space.outer = Outer::new(&space.tasks, floors);
+        space
     }
 
     /// Identity of the question and of the cost model.
@@ -139,7 +156,7 @@ impl<'a> LayerwiseSpace<'a> {
 
     /// A bound on every plan of `task`.
     pub fn task_floor(&self, task: usize) -> f64 {
-        self.closed_form(task).at_least(self.ideal_work(task))
+        self.outer.floors[task]
     }
 
     /// Least time of all parts for one micro-batch, summed over stages, in the frame of `task`.

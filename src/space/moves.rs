@@ -43,11 +43,10 @@ impl Moves for LayerwiseSpace<'_> {
             }
             2 => {
                 let key = &self.tasks[x.task as usize];
-                let all = self.micro_batches(key.pipeline);
-                let at = all.iter().position(|m| *m == key.micro_batches)?;
+                let (column, at) = self.outer.place(key.pipeline, key.micro_batches)?;
+                let rows = &self.outer.columns[column].rows;
                 let low = at.saturating_sub(1);
-                let m = all[low + pick(random, (at + 2).min(all.len()) - low)];
-                let tasks = self.tasks_of(key.pipeline, m);
+                let tasks = &rows[low + pick(random, (at + 2).min(rows.len()) - low)].tasks;
                 let task = tasks[pick(random, tasks.len())];
                 let other = self.fast(task)?;
                 let near = |class: usize, option: u16| -> Option<u16> {

@@ -3,6 +3,7 @@
 use super::answer::{Alternative, Answer, Infeasible, NEAR_TIE, Priced, ProvenBound, SearchReport, WORTH_IT};
 use super::fast::Choice;
 use super::layerwise::LayerwiseSpace;
+use super::target::TargetRules;
 use super::tasks::TaskKey;
 use super::uniform::{self, Uniform};
 use super::{diagnose, explain};
@@ -14,6 +15,7 @@ use crate::job::Job;
 use crate::model::{Model, Stream, SublayerKind};
 use crate::plan::{LayerStrategy, PartClass, PartKind, Plan, Recompute, Spine};
 use crate::question::{Dim, SearchOptions};
+use crate::rules::targets::Target;
 use crate::search::backend::Backend;
 use crate::search::budget::{Budget, Interrupt, Stop};
 use crate::search::checkpoint::Checkpointing;
@@ -22,7 +24,7 @@ use crate::search::exact::backend::Exact;
 use crate::search::outcome::{Observer, Outcome};
 use crate::search::problem::Fidelity;
 use crate::search::run::{Request, solve};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// What planning needs to know.
 #[derive(Debug, Clone)]
@@ -126,6 +128,12 @@ impl Inputs {
             && (part.kind != PartKind::Layer || o.admits_name(Dim::Recompute, recompute))
     }
 
+    /// Whether the target holds one strategy for all layers.
+    pub fn shares_layers(&self) -> Result<bool, InputError> {
+        let target = self.search.target.as_deref().map(str::parse::<Target>).transpose();
+        Ok(target.map_err(|e| e.at("search.target"))?.is_some_and(Target::shares_layers))
+    }
+
     fn admits_task(&self, t: &TaskKey) -> bool {
         self.search.admits(Dim::Pp, u64::from(t.pipeline)) && self.search.admits(Dim::Vpp, u64::from(t.chunks))
     }
@@ -136,10 +144,14 @@ impl Inputs {
         let pool = self.pool()?;
         let spine = Spine::new(&self.model, &self.job);
         let estimator = Estimator::new(&self.model, &spine, pool, &self.job, self.cost);
-        let allowed =
-            |s: &LayerStrategy, part: &PartClass, experts: bool, mesh: Mesh| self.admits(s, part, experts, mesh);
-        let limits = format!("{:?} {:?}", self.search.fix, self.search.forbid);
-        let space = LayerwiseSpace::new(estimator, &allowed, &|t| self.admits_task(t), &limits);
+        let target = self.search.target.as_deref();
+        let target = target.map(|name| TargetRules::new(name, &self.model, &self.job)).transpose()?;
+        let allowed = |s: &LayerStrategy, part: &PartClass, experts: bool, mesh: Mesh| {
+            self.admits(s, part, experts, mesh) && target.as_ref().is_none_or(|t| t.allows(s, experts, mesh))
+        };
+        let runs = |t: &TaskKey| target.as_ref().is_none_or(|r| r.allows_task(t.pipeline, t.chunks, t.micro_batches));
+        let limits = format!("{:?} {:?} {:?}", self.search.fix, self.search.forbid, self.search.target);
+        let space = LayerwiseSpace::new(estimator, &allowed, &|t| self.admits_task(t) && runs(t), &limits);
         Ok(f(space))
     }
 }
@@ -163,7 +175,7 @@ fn answer(
         return Err(diagnose::no_task(inputs).into());
     }
     let Watch { interrupt, observer, quick, checkpoint } = watch;
-    let deadline = inputs.search.max_time.map(|t| started + Duration::from_secs_f64(t.get()));
+    let deadline = inputs.search.max_time.map(|t| started + t.as_limit());
     let stop = || interrupt.is_raised() || deadline.is_some_and(|d| Instant::now() >= d);
     let first = uniform::probe(&space);
     let mut first_plan_s = first.is_some().then(|| started.elapsed().as_secs_f64());
@@ -171,7 +183,11 @@ fn answer(
     if first_plan_s.is_none() && !uniform.is_empty() {
         first_plan_s = Some(started.elapsed().as_secs_f64());
     }
-    // Far from fitting there is nothing to search.
+    // A target whose layers share one strategy runs uniform plans only. Far from fitting there is nothing to search.
+    let shared = inputs.shares_layers()?;
+    if uniform.is_empty() && shared && !stop() {
+        return Err(PlanError::Infeasible(Box::new(diagnose::infeasible(inputs, &space, !quick))));
+    }
     if uniform.is_empty() && diagnose::leanest(&space).is_none_or(|l| l.0 > HOPELESS * space.estimator.allocatable()) {
         return Err(PlanError::Infeasible(Box::new(diagnose::infeasible(inputs, &space, !quick))));
     }
@@ -218,7 +234,7 @@ fn search(
             "auto" => Some(PRICED),
             _ => Some(DEFAULT_EVALUATIONS),
         }),
-        max_time: options.max_time.map(|t| Duration::from_secs_f64(t.get()).saturating_sub(started.elapsed())),
+        max_time: options.max_time.map(|t| t.as_limit().saturating_sub(started.elapsed())),
         target_gap: gap,
         ..Budget::default()
     };
@@ -258,13 +274,17 @@ fn compose(
     let estimate = estimator.estimate(&plan)?;
     let best_uniform = best_of(space, uniform)?;
     let gain = best_uniform.as_ref().map(|u| 1.0 - estimate.iteration_time_s / u.estimate.iteration_time_s);
-    // A search that found less than the best uniform plan answers with that.
+    // A search that found less than the best uniform plan answers with that, as does one whose target runs no other.
+    let shared = inputs.shares_layers()?;
     let (plan, estimate) = match &best_uniform {
-        Some(u) if u.estimate.iteration_time_s < estimate.iteration_time_s => (u.plan.clone(), u.estimate.clone()),
+        Some(u) if shared || u.estimate.iteration_time_s < estimate.iteration_time_s => {
+            (u.plan.clone(), u.estimate.clone())
+        }
         _ => (plan, estimate),
     };
+    let gain = if shared { Some(0.0) } else { gain };
     let recommended = if gain.is_some_and(|g| g < WORTH_IT) { "uniform" } else { "layerwise" };
-    let alternatives = alternatives(space, outcome, uniform, &plan, &estimate, inputs.search.top)?;
+    let alternatives = alternatives(space, outcome, uniform, (&plan, &estimate), inputs.search.top, shared)?;
     let bound = outcome.bound.map(|b| {
         let b = b.min(estimate.iteration_time_s);
         ProvenBound { objective_s: b, gap: (estimate.iteration_time_s - b) / b }
@@ -318,11 +338,12 @@ fn alternatives(
     space: &LayerwiseSpace<'_>,
     outcome: &Outcome<Choice>,
     uniform: &[Uniform],
-    best: &Plan,
-    estimate: &Estimate,
+    (best, estimate): (&Plan, &Estimate),
     top: usize,
+    shared: bool,
 ) -> Result<Vec<Alternative>, PlanError> {
     let found = outcome.archive.iter().filter(|e| e.score.is_feasible()).map(|e| (space.plan_of(&e.solution), false));
+    let found = found.filter(|_| !shared);
     let plans = found.chain(uniform.iter().map(|u| (u.plan(space), true)));
     // Plans of one shape are one alternative: its fastest.
     let mut shapes = vec![explain::shape(space, best)];
@@ -364,6 +385,28 @@ fn notes(inputs: &Inputs, estimate: &Estimate, unsaved: Option<&str>) -> Vec<Str
     }
     if let Some(limit) = inputs.model.max_positions.filter(|m| *m < inputs.job.sequence) {
         notes.push(format!("the sequence of {} is longer than the model's {limit} positions", inputs.job.sequence));
+    }
+    let dense = !inputs.model.classes.iter().flat_map(|c| &c.sublayers).any(|s| s.kind == SublayerKind::Moe);
+    let encoder = inputs.model.towers.iter().any(|t| t.stream == Stream::Encoder);
+    for (given, what, lacks) in [
+        (dense && inputs.job.expert_imbalance != 1.0, "expert_imbalance", "routed experts"),
+        (!vision && inputs.job.vision_tokens.is_some(), "vision_tokens", "a vision tower"),
+        (!encoder && inputs.job.encoder_sequence.is_some(), "encoder_sequence", "an encoder"),
+    ] {
+        if given {
+            notes.push(format!("{what} changes nothing: the model lacks {lacks}"));
+        }
+    }
+    for c in inputs.search.fix.iter().chain(&inputs.search.forbid).filter(|c| matches!(c.dim, Dim::Ep | Dim::Etp)) {
+        if dense {
+            notes.push(format!("the constraint {c} changes nothing: the model has no routed experts"));
+        }
+    }
+    let has = inputs.cluster.pools.first().map(|pool| pool.device.memory);
+    if let (Some(limit), Some(has)) = (inputs.job.memory_limit, has)
+        && limit > has
+    {
+        notes.push(format!("planned for {limit} per device; the device shows {has}"));
     }
     let margin = estimate.stages.iter().map(|s| s.margin).fold(1.0, f64::min);
     if margin < 0.1 {

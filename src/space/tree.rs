@@ -6,6 +6,7 @@
 use super::allele;
 use super::fast::{Choice, Frame};
 use super::layerwise::LayerwiseSpace;
+use super::outer::Row;
 use super::worth;
 use crate::search::decompose::{ChainOption, Decompose};
 use crate::search::problem::{Allele, Bound, Fidelity, Key128, Moves, Node, Problem};
@@ -69,30 +70,15 @@ enum Next {
     Complete,
 }
 
-/// Per class and stage multiplier: the least memory and work of any option.
-struct Least {
-    memory: f64,
-    work: f64,
-}
-
 impl LayerwiseSpace<'_> {
-    fn pipelines(&self) -> Vec<u32> {
-        let mut all: Vec<u32> = self.tasks.iter().map(|t| t.pipeline).collect();
-        all.sort_unstable();
-        all.dedup();
-        all
+    /// Tasks that the first decisions of `s` leave.
+    fn tasks_left(&self, s: &Prefix) -> &[usize] {
+        self.outer.tasks(s.pipeline.unwrap_or(1), s.micro_batches.unwrap_or(1))
     }
 
-    pub(super) fn micro_batches(&self, pipeline: u32) -> Vec<u64> {
-        let mut all: Vec<u64> = self.tasks.iter().filter(|t| t.pipeline == pipeline).map(|t| t.micro_batches).collect();
-        all.sort_unstable();
-        all.dedup();
-        all
-    }
-
-    pub(super) fn tasks_of(&self, pipeline: u32, micro_batches: u64) -> Vec<usize> {
-        let of = |t: &usize| self.tasks[*t].pipeline == pipeline && self.tasks[*t].micro_batches == micro_batches;
-        (0..self.tasks.len()).filter(of).collect()
+    /// Tasks of the number of stages decided, by number of micro-batches.
+    fn rows_left(&self, s: &Prefix) -> &[Row] {
+        self.outer.column(s.pipeline.unwrap_or(1)).map_or(&[], |c| &self.outer.columns[c].rows)
     }
 
     fn next(&self, s: &Prefix) -> Next {
@@ -143,39 +129,27 @@ impl LayerwiseSpace<'_> {
         self.estimator.spine.parts.len() > LONG
     }
 
-    fn least(&self, frame: &Frame, class: usize, live: f64) -> Least {
-        let options = &frame.table().classes[class].options;
-        let min = |f: &dyn Fn(&ChainOption) -> f64| options.iter().map(f).fold(f64::INFINITY, f64::min);
-        Least { memory: min(&|o| o.fixed + live * o.scaled), work: min(&|o| o.cost[0] + o.cost[1]) }
-    }
-
     /// What the parts of a chunk need at least, added to the stage that holds it.
     fn owe(&self, s: &mut Prefix, frame: &Frame, chunk: usize, range: std::ops::Range<usize>) {
         let p = s.stages.len();
-        let live = frame.live(chunk % p, chunk / p);
-        let parts = &self.estimator.spine.parts;
-        let mut known: Vec<Option<Least>> = self.estimator.spine.classes.iter().map(|_| None).collect();
-        for i in range {
-            let class = parts[i] as usize;
-            let least = known[class].get_or_insert_with(|| self.least(frame, class, live));
+        for class in &self.estimator.spine.parts[range] {
+            let least = frame.least(*class as usize, chunk % p, chunk / p);
             let stage = &mut s.stages[chunk % p];
             stage.due += least.memory;
             stage.due_work += least.work;
         }
     }
 
-    /// Options of the part that leave room for what is due on its stage; all of them, leanest first to be preferred by the
-    /// violation they cause, if none does.
-    fn open(&self, s: &Prefix, frame: &Frame, part: usize, stage: usize) -> Vec<u16> {
+    /// Options of the part that leave room for what is due on its stage.
+    fn open<'f>(&self, s: &Prefix, frame: &'f Frame, part: usize, stage: usize) -> impl Iterator<Item = u16> + use<'f> {
         let class = self.estimator.spine.parts[part] as usize;
         let (chunk, _) = Self::chunk_at(&s.sizes, part as u32);
-        let live = frame.live(stage, chunk / s.stages.len());
-        let least = self.least(frame, class, live);
-        let st = &s.stages[stage];
-        let free = frame.cap() - st.used - (st.due - least.memory);
-        let options = &frame.table().classes[class].options;
-        let fits = |o: &&ChainOption| o.fixed + live * o.scaled + o.peak.max(st.peak) <= free * (1.0 + 1e-12);
-        options.iter().filter(fits).map(|o| o.id as u16).collect()
+        let chunk = chunk / s.stages.len();
+        let live = frame.live(stage, chunk);
+        let Stage { used, peak, due, .. } = s.stages[stage];
+        let free = (frame.cap() - used - (due - frame.least(class, stage, chunk).memory)) * (1.0 + 1e-12);
+        let fits = move |o: &&ChainOption| o.fixed + live * o.scaled + o.peak.max(peak) <= free;
+        frame.table().classes[class].options.iter().filter(fits).map(|o| o.id as u16)
     }
 
     fn lengths(most: u32) -> Vec<u32> {
@@ -192,7 +166,7 @@ impl LayerwiseSpace<'_> {
         s.undo.push(Undo::Options(part, stage, s.stages[stage], pending));
         let class = self.estimator.spine.parts[part] as usize;
         let live = frame.live(stage, chunk / s.stages.len());
-        let least = self.least(frame, class, live);
+        let least = frame.least(class, stage, chunk / s.stages.len());
         let o = &frame.table().classes[class].options[option as usize];
         let n = f64::from(count);
         let st = &mut s.stages[stage];
@@ -225,13 +199,13 @@ impl Problem for LayerwiseSpace<'_> {
     fn node(&self, s: &Prefix) -> Node {
         let choose = |slot: u64, n: usize| Node::Choose { slot, options: n as u32 };
         match self.next(s) {
-            Next::Pipeline => match self.pipelines().len() {
+            Next::Pipeline => match self.outer.columns.len() {
                 0 => Node::DeadEnd(1.0),
                 n => choose(OUTER, n),
             },
-            Next::MicroBatches => choose(OUTER + 1, self.micro_batches(s.pipeline.unwrap_or(1)).len()),
+            Next::MicroBatches => choose(OUTER + 1, self.rows_left(s).len()),
             Next::Task => {
-                let tasks = self.tasks_of(s.pipeline.unwrap_or(1), s.micro_batches.unwrap_or(1));
+                let tasks = self.tasks_left(s);
                 if tasks.first().is_some_and(|t| self.fast(*t).is_some()) {
                     choose(OUTER + 2, tasks.len())
                 } else {
@@ -245,7 +219,7 @@ impl Problem for LayerwiseSpace<'_> {
             Next::Complete => Node::Complete,
             Next::Strategy { part, stage } => {
                 let Some(frame) = s.task.and_then(|t| self.fast(t)) else { return Node::DeadEnd(f64::MAX) };
-                match self.open(s, frame, part, stage).len() {
+                match self.open(s, frame, part, stage).count() {
                     0 => {
                         let st = &s.stages[stage];
                         Node::DeadEnd(((st.used + st.due + st.peak) / frame.cap() - 1.0).max(f64::MIN_POSITIVE))
@@ -259,10 +233,10 @@ impl Problem for LayerwiseSpace<'_> {
     fn allele(&self, s: &Prefix, option: u32) -> Allele {
         let i = option as usize;
         match self.next(s) {
-            Next::Pipeline => u64::from(self.pipelines()[i]),
-            Next::MicroBatches => self.micro_batches(s.pipeline.unwrap_or(1))[i],
+            Next::Pipeline => u64::from(self.outer.columns[i].pipeline),
+            Next::MicroBatches => self.rows_left(s)[i].micro_batches,
             Next::Task => {
-                let task = self.tasks_of(s.pipeline.unwrap_or(1), s.micro_batches.unwrap_or(1))[i];
+                let task = self.tasks_left(s)[i];
                 u64::from(self.tasks[task].chunks) << 32 | i as u64
             }
             Next::Cut { most } if s.sizes.len() + 1 == s.stages.len() => u64::from(most),
@@ -271,8 +245,7 @@ impl Problem for LayerwiseSpace<'_> {
             Next::Strategy { part, stage } => {
                 let Some(frame) = s.task.and_then(|t| self.fast(t)) else { return 0 };
                 let class = self.estimator.spine.parts[part] as usize;
-                let id = self.open(s, frame, part, stage)[i];
-                allele::of_strategy(&frame.table().classes[class].strategies[id as usize])
+                self.open(s, frame, part, stage).nth(i).map_or(0, |id| frame.alleles(class)[id as usize])
             }
             Next::Complete => 0,
         }
@@ -284,11 +257,19 @@ impl Problem for LayerwiseSpace<'_> {
         let next = self.next(s);
         if let Next::Strategy { part, stage } = next {
             let Some(frame) = s.task.and_then(|t| self.fast(t)) else { return 0 };
-            let strategies = &frame.table().classes[self.estimator.spine.parts[part] as usize].strategies;
-            let open = self.open(s, frame, part, stage);
-            let far = |id: &u16| allele::distance(allele::of_strategy(&strategies[*id as usize]), wanted);
-            let nearest = (0..open.len()).min_by(|a, b| far(&open[*a]).total_cmp(&far(&open[*b])).then(a.cmp(b)));
-            return nearest.unwrap_or(0) as u32;
+            let alleles = frame.alleles(self.estimator.spine.parts[part] as usize);
+            let mut nearest = (0, f64::INFINITY);
+            for (option, id) in self.open(s, frame, part, stage).enumerate() {
+                let allele = alleles[id as usize];
+                if allele == wanted {
+                    return option as u32;
+                }
+                let far = allele::distance(allele, wanted);
+                if far < nearest.1 {
+                    nearest = (option as u32, far);
+                }
+            }
+            return nearest.0;
         }
         let distance = |a: Allele| match next {
             Next::Task => {
@@ -302,21 +283,10 @@ impl Problem for LayerwiseSpace<'_> {
     }
 
     fn prior(&self, s: &Prefix, out: &mut [f32]) {
-        let floor =
-            |tasks: &mut dyn Iterator<Item = usize>| tasks.map(|t| self.task_floor(t)).fold(f64::INFINITY, f64::min);
         let costs: Vec<f64> = match self.next(s) {
-            Next::Pipeline => {
-                let of = |p: &u32| floor(&mut (0..self.tasks.len()).filter(|t| self.tasks[*t].pipeline == *p));
-                self.pipelines().iter().map(of).collect()
-            }
-            Next::MicroBatches => {
-                let p = s.pipeline.unwrap_or(1);
-                self.micro_batches(p).iter().map(|m| floor(&mut self.tasks_of(p, *m).into_iter())).collect()
-            }
-            Next::Task => {
-                let tasks = self.tasks_of(s.pipeline.unwrap_or(1), s.micro_batches.unwrap_or(1));
-                tasks.iter().map(|t| self.task_floor(*t)).collect()
-            }
+            Next::Pipeline => self.outer.columns.iter().map(|c| c.floor).collect(),
+            Next::MicroBatches => self.rows_left(s).iter().map(|r| r.floor).collect(),
+            Next::Task => self.tasks_left(s).iter().map(|t| self.task_floor(*t)).collect(),
             Next::Cut { most } => {
                 let left = s.pipeline.unwrap_or(1) as usize - s.sizes.len();
                 let even = (self.estimator.spine.parts.len() - s.options.len()) as f64 / left as f64;
@@ -344,10 +314,9 @@ impl Problem for LayerwiseSpace<'_> {
                     let o = &options[id as usize];
                     worth::work(o, m) + memory_price * (o.fixed + live * o.scaled)
                 };
-                let open = self.open(s, frame, part, stage);
-                let least = open.iter().map(|id| worth(*id)).fold(f64::INFINITY, f64::min);
-                let cost = |id: u16| mean + worth(id) - least;
-                open.into_iter().map(cost).collect()
+                let worths: Vec<f64> = self.open(s, frame, part, stage).map(worth).collect();
+                let least = worths.iter().copied().fold(f64::INFINITY, f64::min);
+                worths.into_iter().map(|worth| mean + worth - least).collect()
             }
             Next::Complete => return,
         };
@@ -361,15 +330,15 @@ impl Problem for LayerwiseSpace<'_> {
         let i = option as usize;
         match self.next(s) {
             Next::Pipeline => {
-                s.pipeline = Some(self.pipelines()[i]);
+                s.pipeline = Some(self.outer.columns[i].pipeline);
                 s.undo.push(Undo::Pipeline);
             }
             Next::MicroBatches => {
-                s.micro_batches = Some(self.micro_batches(s.pipeline.unwrap_or(1))[i]);
+                s.micro_batches = Some(self.rows_left(s)[i].micro_batches);
                 s.undo.push(Undo::MicroBatches);
             }
             Next::Task => {
-                let task = self.tasks_of(s.pipeline.unwrap_or(1), s.micro_batches.unwrap_or(1))[i];
+                let task = self.tasks_left(s)[i];
                 let key = &self.tasks[task];
                 s.task = Some(task);
                 s.stages = vec![Stage::default(); key.pipeline as usize];
@@ -394,7 +363,7 @@ impl Problem for LayerwiseSpace<'_> {
             }
             Next::Strategy { part, stage } => {
                 let Some(frame) = s.task.and_then(|t| self.fast(t)) else { return };
-                let id = self.open(s, frame, part, stage)[i];
+                let Some(id) = self.open(s, frame, part, stage).nth(i) else { return };
                 let (_, end) = Self::chunk_at(&s.sizes, part as u32);
                 if self.by_runs() && self.run_ahead(part, end as usize) > 1 {
                     s.pending = Some(id);
@@ -437,11 +406,13 @@ impl Problem for LayerwiseSpace<'_> {
 
     fn bound(&self, s: &Prefix) -> Bound {
         let Some(task) = s.task else {
-            let of = |t: &usize| {
-                s.pipeline.is_none_or(|p| self.tasks[*t].pipeline == p)
-                    && s.micro_batches.is_none_or(|m| self.tasks[*t].micro_batches == m)
+            let least = match (s.pipeline, s.micro_batches) {
+                (None, _) => self.outer.floor,
+                (Some(p), None) => self.outer.column(p).map_or(f64::INFINITY, |c| self.outer.columns[c].floor),
+                (Some(p), Some(m)) => {
+                    self.outer.place(p, m).map_or(f64::INFINITY, |(c, r)| self.outer.columns[c].rows[r].floor)
+                }
             };
-            let least = (0..self.tasks.len()).filter(of).map(|t| self.task_floor(t)).fold(f64::INFINITY, f64::min);
             return if least.is_finite() { Bound::AtLeast(least) } else { Bound::Infeasible };
         };
         let Some(frame) = self.fast(task) else { return Bound::Infeasible };
@@ -472,6 +443,13 @@ impl Problem for LayerwiseSpace<'_> {
         x.sizes.iter().for_each(|n| bytes.extend_from_slice(&n.to_le_bytes()));
         x.options.iter().for_each(|o| bytes.extend_from_slice(&o.to_le_bytes()));
         Key128(xxh3_128(&bytes))
+    }
+
+    /// Stages and micro-batches: every layer's price changes with them, so that going from one to another in one step
+    /// seldom pays, however good the best plan there is.
+    fn niche(&self, x: &Choice) -> u64 {
+        let key = &self.tasks[x.task as usize];
+        u64::from(key.pipeline) << 40 | key.micro_batches
     }
 
     fn score(&self, x: &Choice, fidelity: Fidelity) -> Score {
@@ -512,14 +490,14 @@ impl LayerwiseSpace<'_> {
         };
         loop {
             let option = match self.next(&s) {
-                Next::Pipeline => self.pipelines().iter().position(|p| *p == key.pipeline),
-                Next::MicroBatches => self.micro_batches(key.pipeline).iter().position(|m| *m == key.micro_batches),
-                Next::Task => self.tasks_of(key.pipeline, key.micro_batches).iter().position(|t| *t == x.task as usize),
+                Next::Pipeline => self.outer.column(key.pipeline),
+                Next::MicroBatches => self.outer.place(key.pipeline, key.micro_batches).map(|(_, row)| row),
+                Next::Task => self.tasks_left(&s).iter().position(|t| *t == x.task as usize),
                 Next::Cut { .. } if s.sizes.len() + 1 == s.stages.len() => Some(0),
                 Next::Cut { .. } => Some(x.sizes[s.sizes.len()] as usize - 1),
                 Next::Strategy { part, stage } => {
                     let open = s.task.and_then(|t| self.fast(t)).map(|f| self.open(&s, f, part, stage));
-                    open.and_then(|o| o.iter().position(|id| *id == x.options[part]))
+                    open.and_then(|mut open| open.position(|id| id == x.options[part]))
                 }
                 Next::Run { most } => {
                     let at = s.options.len();

@@ -26,9 +26,9 @@ impl Document {
     /// Reads `path`.
     pub fn read(path: &Path) -> Result<Self, GalvatronImportError> {
         let file = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|e| GalvatronImportError::File {
+        let text = crate::read::text(path).map_err(|e| GalvatronImportError::File {
             file: file.clone(),
-            found: e.to_string(),
+            found: e.help.unwrap_or_default().into(),
             expected: "a readable JSON file".to_owned(),
         })?;
         Self::parse(file, &text)

@@ -55,9 +55,7 @@ pub enum CsvError {
     #[error("the file is empty")]
     Empty,
     /// The cells are actions, but not a valid schedule.
-    #[error(
-        "{0} (devices, steps, stages and micro-batches count from 0; step {{n}} is the {{n}}-th action of the row)"
-    )]
+    #[error("{0} (devices, steps, stages and micro-batches count from 0; steps are the actions of a row)")]
     Invalid(#[from] Fault),
     /// A schedule that the format cannot say.
     #[error("torch runs no schedule with {what}")]

@@ -5,9 +5,31 @@
 //! Interleaved 1F1B: iteration `t` visits backward `t - C + d` on every device `d`, `C = 2(p-1) + (v-1)g + 1`, then
 //! forward `t - d`; every input was made in an earlier iteration if groups have at least `p` micro-batches. Smaller
 //! groups are simulated by visiting the devices until none can go on.
+//!
+//! Beyond [`STEADY`] micro-batches the steady state only repeats itself: the rate between two shorter runs that end alike
+//! continues it to a few parts in a million (a max-plus linear system is periodic after a transient; Baccelli et al. 1992, theorem 3.28).
 
 use super::order::Order;
 use super::{DeviceTime, Kind, StageTimes, Timeline, TimingError, check};
+
+/// Micro-batches that are simulated one by one; there must also be this many times as many as devices before any are not.
+pub const STEADY: usize = 1 << 14;
+const PER_DEVICE: usize = 64;
+
+/// The lengths of two runs that end as `m` micro-batches do, the longer first, where `m` is beyond simulating.
+fn shorter(kind: Kind, p: usize, m: usize) -> Option<(usize, usize)> {
+    let group = match kind {
+        Kind::Gpipe => return None,
+        Kind::OneF1B => 1,
+        Kind::Interleaved { group } => group,
+    };
+    // Whole groups and whole turns of the devices.
+    let step = group.checked_mul(p)?;
+    let rounds = STEADY.max(PER_DEVICE * p).div_ceil(step).max(2);
+    let rest = m % step;
+    let long = rounds.checked_mul(step)?.checked_add(rest)?;
+    (long < m).then(|| (long, rounds / 2 * step + rest))
+}
 
 /// Simulates; keeps its buffers, so that a further run of the same size allocates nothing.
 #[derive(Debug, Clone, Default)]
@@ -45,15 +67,20 @@ impl Simulator {
         times: &StageTimes,
     ) -> Result<&Timeline, TimingError> {
         check(kind, p, v, m, times)?;
-        reset(&mut self.clock, p, 0.0);
+        match shorter(kind, p, m) {
+            None => self.clocks(kind, p, v, m, times)?,
+            Some((long, short)) => {
+                self.clocks(kind, p, v, short, times)?;
+                let before = self.clock.clone();
+                self.clocks(kind, p, v, long, times)?;
+                let more = (m - long) as f64 / (long - short) as f64;
+                for (clock, before) in self.clock.iter_mut().zip(before) {
+                    *clock += more * (*clock - before);
+                }
+            }
+        }
         self.timeline.devices.clear();
         self.timeline.devices.resize(p, DeviceTime::default());
-        match Order::new(kind, p, v, m) {
-            None => self.breadth_first(p, v, m, times),
-            Some(_) if kind == Kind::OneF1B => self.one_f1b(p, m, times),
-            Some(order) if order.is_wavefront() => self.interleaved(&order, times),
-            Some(order) => self.by_turns(&order, times)?,
-        }
         let makespan = self.clock.iter().copied().fold(0.0, f64::max);
         self.timeline.makespan = makespan;
         let mut first = 0.0;
@@ -68,6 +95,18 @@ impl Simulator {
             first += times.forward[d] + times.hop_forward.get(d).copied().unwrap_or(0.0);
         }
         Ok(&self.timeline)
+    }
+
+    /// When every device ends its last backward.
+    fn clocks(&mut self, kind: Kind, p: usize, v: usize, m: usize, times: &StageTimes) -> Result<(), TimingError> {
+        reset(&mut self.clock, p, 0.0);
+        match Order::new(kind, p, v, m) {
+            None => self.breadth_first(p, v, m, times),
+            Some(_) if kind == Kind::OneF1B => self.one_f1b(p, m, times),
+            Some(order) if order.is_wavefront() => self.interleaved(&order, times),
+            Some(order) => self.by_turns(&order, times)?,
+        }
+        Ok(())
     }
 
     fn breadth_first(&mut self, p: usize, v: usize, m: usize, times: &StageTimes) {
@@ -237,4 +276,30 @@ fn later(a: f64, b: f64) -> f64 {
 fn reset(buffer: &mut Vec<f64>, length: usize, value: f64) {
     buffer.clear();
     buffer.resize(length, value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beyond_the_steady_state_a_run_is_continued_as_if_simulated() {
+        for (kind, p, v, m) in [
+            (Kind::OneF1B, 4, 1, 40_003),
+            (Kind::OneF1B, 7, 1, 50_000),
+            (Kind::Interleaved { group: 4 }, 4, 3, 40_000),
+            (Kind::Interleaved { group: 6 }, 6, 2, 60_000),
+        ] {
+            let mut times = StageTimes::uniform(p * v, 1.0, 2.0);
+            for (x, t) in times.forward.iter_mut().chain(&mut times.backward).enumerate() {
+                *t *= 1.0 + 0.37 * ((x * 7919) % 11) as f64 / 11.0;
+            }
+            times.hop_forward.iter_mut().chain(&mut times.hop_backward).for_each(|t| *t = 0.45);
+            let continued = simulate(kind, p, v, m, &times).unwrap();
+            let mut whole = Simulator::default();
+            whole.clocks(kind, p, v, m, &times).unwrap();
+            let makespan = whole.clock.iter().copied().fold(0.0, f64::max);
+            assert!((continued.makespan / makespan - 1.0).abs() < 1e-5, "{kind:?} {}, {makespan}", continued.makespan);
+        }
+    }
 }

@@ -41,14 +41,42 @@ pub(super) struct Island<S> {
     members: Vec<Member<S>>,
     idle: u64,
     converged: bool,
-    /// Neighbours of `around` that are still to be tried: gene and option.
-    neighbours: Vec<(u32, u32)>,
+    neighbours: Neighbours,
+}
+
+/// Neighbours of one solution that are still to be tried.
+#[derive(Debug, Default)]
+pub(super) struct Neighbours {
+    /// Gene and option.
+    left: Vec<(u32, u32)>,
     around: Option<Key128>,
+}
+
+impl Neighbours {
+    /// A neighbour of `best` that was not handed out yet: gene and option.
+    pub fn next<S>(&mut self, best: &Member<S>, stream: &mut Stream) -> Option<(usize, u32)> {
+        if self.around != Some(best.key) {
+            self.around = Some(best.key);
+            self.left.clear();
+            for (gene, g) in best.genome.genes().iter().enumerate() {
+                let room = NEIGHBOURS.saturating_sub(self.left.len());
+                let others = (0..g.options).filter(|option| *option != g.option).take(room);
+                self.left.extend(others.map(|option| (gene as u32, option)));
+            }
+            stream.shuffle(&mut self.left);
+        }
+        self.left.pop().map(|(gene, option)| (gene as usize, option))
+    }
+
+    /// Forgets what was tried.
+    fn clear(&mut self) {
+        self.around = None;
+    }
 }
 
 impl<S: Clone> Island<S> {
     pub fn new(number: usize, config: Genetic) -> Self {
-        Self { number, config, members: Vec::new(), idle: 0, converged: false, neighbours: Vec::new(), around: None }
+        Self { number, config, members: Vec::new(), idle: 0, converged: false, neighbours: Neighbours::default() }
     }
 
     fn is_generational(&self) -> bool {
@@ -72,7 +100,7 @@ impl<S: Clone> Island<S> {
         self.converged = false;
         self.members.clear();
         self.idle = 0;
-        self.around = None;
+        self.neighbours.clear();
     }
 
     /// Children per generation.
@@ -143,18 +171,7 @@ impl<S: Clone> Island<S> {
     }
 
     fn next_neighbour(&mut self, stream: &mut Stream) -> Option<(usize, u32)> {
-        let best = self.members.first()?;
-        if self.around != Some(best.key) {
-            self.around = Some(best.key);
-            self.neighbours.clear();
-            for (gene, g) in best.genome.genes().iter().enumerate() {
-                let room = NEIGHBOURS.saturating_sub(self.neighbours.len());
-                let others = (0..g.options).filter(|option| *option != g.option).take(room);
-                self.neighbours.extend(others.map(|option| (gene as u32, option)));
-            }
-            stream.shuffle(&mut self.neighbours);
-        }
-        self.neighbours.pop().map(|(gene, option)| (gene as usize, option))
+        self.neighbours.next(self.members.first()?, stream)
     }
 
     /// Lets a generation of priced children in.

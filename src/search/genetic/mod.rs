@@ -2,8 +2,10 @@
 //!
 //! Even islands are steady-state (a child replaces the worst of five if it is better), odd ones generational with an
 //! elite: neither wins everywhere. Islands exchange their best at fixed generations (Alba and Tomassini 2002,
-//! "Parallelism and evolutionary algorithms"); all children of a generation are priced in one batch.
+//! "Parallelism and evolutionary algorithms"); all children of a generation are priced in one batch. Where the problem
+//! tells niches apart, the best few of each are kept and bred on the side, and islands that begin anew begin in one of them.
 
+mod gallery;
 mod island;
 
 use super::backend::Backend;
@@ -14,6 +16,7 @@ use super::problem::{Key128, Problem};
 use super::score::Score;
 use super::stream::Stream;
 use super::vary::{Operator, Selector};
+use gallery::Gallery;
 use island::{Child, Island, Member};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -24,7 +27,7 @@ use std::collections::BTreeSet;
 pub struct Genetic {
     /// Populations side by side.
     pub islands: usize,
-    /// Members of each; fewer where the budget allows less than ten generations.
+    /// Members of each; fewer where the budget allows less than fifty generations.
     pub population: usize,
     /// Children of a steady-state island per generation.
     pub offspring: usize,
@@ -36,6 +39,8 @@ pub struct Genetic {
     pub migration: u64,
     /// Share of the children that are neighbours of the island's best.
     pub local: f64,
+    /// Children per generation that are bred within niches, where there are several.
+    pub niches: usize,
     /// Generations without an improvement after which an island begins anew.
     pub patience: u64,
 }
@@ -52,10 +57,15 @@ impl Default for Genetic {
             migration: 25,
             // Local search on 5 to 10 % of the children pays on coupled problems.
             local: 0.1,
+            niches: 24,
             patience: 60,
         }
     }
 }
+
+/// Generations that a budget should allow: with 2 000 evaluations, populations of 10 came closer on every chain and every
+/// planning question that was measured than populations of 40.
+const GENERATIONS: u64 = 50;
 
 /// Attempts at a child that has not been priced yet.
 const ATTEMPTS: usize = 20;
@@ -63,7 +73,7 @@ const ATTEMPTS: usize = 20;
 impl Genetic {
     fn sized(&self, remaining: Option<u64>) -> Self {
         let islands = self.islands.max(1);
-        let affordable = remaining.map_or(usize::MAX, |n| (n / 10) as usize / islands);
+        let affordable = remaining.map_or(usize::MAX, |n| (n / GENERATIONS) as usize / islands);
         let population = self.population.min(affordable).max(4);
         let elite = self.elite.min(population - 1);
         Self { islands, population, offspring: self.offspring.min(population).max(1), elite, ..self.clone() }
@@ -77,6 +87,7 @@ impl Genetic {
             decoder: Decoder::new(problem),
             selector: Selector::new(Operator::all(problem)),
             islands: Vec::new(),
+            gallery: Gallery::new(self.islands.max(1)),
         };
         search.begin(evaluator)?;
         for generation in 1.. {
@@ -93,6 +104,7 @@ struct Search<'p, P: Problem> {
     decoder: Decoder<'p, P>,
     selector: Selector,
     islands: Vec<Island<P::Solution>>,
+    gallery: Gallery<P::Solution>,
 }
 
 impl<P: Problem> Search<'_, P> {
@@ -123,7 +135,10 @@ impl<P: Problem> Search<'_, P> {
         for island in &mut self.islands {
             if island.is_stale() {
                 island.clear();
-                children.extend(island.founders(&mut self.decoder, self.seed, generation, Vec::new(), evaluator)?);
+                let mut stream = Stream::new(self.seed, 0, generation, island.number as u64 + 1);
+                let niche = self.gallery.is_divided().then(|| self.gallery.draw(1, &mut stream));
+                let handed = niche.map_or(Vec::new(), |niche| self.gallery.founders(niche[0]));
+                children.extend(island.founders(&mut self.decoder, self.seed, generation, handed, evaluator)?);
                 continue;
             }
             let mut repeated = 0;
@@ -155,9 +170,43 @@ impl<P: Problem> Search<'_, P> {
                 island.converged();
             }
         }
+        if self.gallery.is_divided() {
+            self.breed_niches(generation, &mut children, &mut batch, evaluator)?;
+        }
         self.settle(children, evaluator)?;
         if self.config.migration > 0 && generation.is_multiple_of(self.config.migration) {
             self.migrate();
+        }
+        Ok(())
+    }
+
+    /// Children of the gallery.
+    fn breed_niches(
+        &mut self,
+        generation: u64,
+        children: &mut Vec<Child<P::Solution>>,
+        batch: &mut BTreeSet<Key128>,
+        evaluator: &mut Evaluator<'_, P>,
+    ) -> Result<(), Stop> {
+        let number = self.gallery.number as u64 + 1;
+        let niches = self.gallery.draw(self.config.niches, &mut Stream::new(self.seed, 0, generation, 0));
+        for (index, niche) in niches.into_iter().enumerate() {
+            let mut stream = Stream::new(self.seed, number, generation, index as u64);
+            for _ in 0..ATTEMPTS {
+                let gallery = &mut self.gallery;
+                match gallery.child(self.problem, &mut self.decoder, &self.selector, niche, index, &mut stream) {
+                    Ok(child) => {
+                        let key = self.problem.key(&child.solution);
+                        if evaluator.seen(key).is_none() && batch.insert(key) {
+                            children.push(child);
+                            break;
+                        }
+                        evaluator.repeated();
+                    }
+                    Err(Some(violation)) => evaluator.dead_end(violation)?,
+                    Err(None) => break,
+                }
+            }
         }
         Ok(())
     }
@@ -176,7 +225,10 @@ impl<P: Problem> Search<'_, P> {
                 self.selector.credit(operator, score < parent);
             }
             let member = Member { genome: child.genome, solution: child.solution, score, key };
-            broods[child.island].push((member, child.luck));
+            self.gallery.offer(self.problem.niche(&member.solution), &member);
+            if let Some(brood) = broods.get_mut(child.island) {
+                brood.push((member, child.luck));
+            }
         }
         for (island, brood) in self.islands.iter_mut().zip(broods) {
             island.settle(brood);

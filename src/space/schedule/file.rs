@@ -168,6 +168,11 @@ impl Written {
         let devices = self.orders.len();
         let placement = Placement::with_routes(devices, self.device_of_stage.clone(), self.routes)
             .map_err(|e| invalid("device_of_stage".to_owned()).expected(e))?;
+        let steps: usize = self.orders.iter().map(Vec::len).sum();
+        if self.micro_batches > steps {
+            let expected = format!("at most one micro-batch per step of the orders, which have {steps}");
+            return Err(invalid("micro_batches".to_owned()).found(self.micro_batches).expected(expected));
+        }
         let step = |d: usize, i: usize, text: &String| {
             step(text).ok_or_else(|| {
                 let expected = "a step such as `2F0` or `0F3&3BW1`: stage, F, B, W or BW, micro-batch";

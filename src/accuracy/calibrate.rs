@@ -1,0 +1,219 @@
+//! A device's constants from a user's own runs: one factor on what its kernels sustain.
+//!
+//! Iterations that are slower or faster than the median by more than [`OUTLIER`] median absolute deviations are quarantined;
+//! those beyond the device's physics always. Half of the rest fits the factor by bisection, so that the price of the plan
+//! meets their median; the other half must be met better than before, else nothing changes. No kernel is ever let above its
+//! peak.
+
+use crate::cluster::{Device, Efficiency, Pool};
+use crate::cost::CostOptions;
+use crate::estimate::{EstimateError, Estimator};
+use crate::job::Job;
+use crate::model::{Masked, Model};
+use crate::plan::{Plan, Spine};
+use serde::Serialize;
+
+/// Median absolute deviations from which on a sample is quarantined (Iglewicz and Hoaglin 1993: 3.5 standard deviations, each
+/// 1.4826 of them).
+const OUTLIER: f64 = 3.5 * 1.4826;
+/// Samples closer to the median than this share of it are never quarantined: clocks jitter.
+const JITTER: f64 = 0.02;
+/// Fewest samples.
+const FEWEST: usize = 4;
+/// Factors that are looked at.
+const FACTORS: [f64; 2] = [0.05, 4.0];
+
+/// Why a sample is not used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Quarantine {
+    /// Faster than the peak of all devices.
+    BeyondPhysics,
+    /// Far from the others.
+    Outlier,
+}
+
+/// What became of a calibration.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Calibration {
+    /// Factor on the plateaus of the device's kernels.
+    pub factor: f64,
+    /// Samples that fitted it.
+    pub fitted: usize,
+    /// Samples that were held out.
+    pub held_out: usize,
+    /// Mean error of the held-out samples before.
+    pub error_before: f64,
+    /// And after.
+    pub error_after: f64,
+    /// Whether the new constants are better on what they have not seen.
+    pub accepted: bool,
+    /// Samples not used: index from 0, seconds, why.
+    pub quarantined: Vec<(usize, f64, Quarantine)>,
+}
+
+/// Why there is no calibration.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum CalibrationError {
+    /// Too few samples are left.
+    #[error("{0} usable samples, at least {FEWEST} are needed")]
+    TooFew(usize),
+    /// The plan has no price.
+    #[error(transparent)]
+    Estimate(#[from] EstimateError),
+}
+
+/// What ran.
+#[derive(Debug, Clone, Copy)]
+pub struct Ran<'a> {
+    /// The model.
+    pub model: &'a Model,
+    /// The job.
+    pub job: &'a Job,
+    /// Where.
+    pub pool: &'a Pool,
+    /// How.
+    pub plan: &'a Plan,
+    /// What the price takes into account.
+    pub cost: CostOptions,
+}
+
+impl Ran<'_> {
+    fn price(&self, factor: f64) -> Result<f64, EstimateError> {
+        let spine = Spine::new(self.model, self.job);
+        let pool = Pool { device: scaled(&self.pool.device, factor), ..self.pool.clone() };
+        let estimator = Estimator::new(self.model, &spine, &pool, self.job, self.cost);
+        Ok(estimator.estimate(self.plan)?.iteration_time_s)
+    }
+
+    fn least(&self) -> f64 {
+        let lengths = Spine::lengths(self.model, self.job);
+        let flops = self.model.flops_per_token(&lengths, Masked::Skipped, self.job.mtp).0 * self.job.tokens_per_step();
+        let peak = self.pool.device.peak_in(self.job.precision).unwrap_or(self.pool.device.peak.half);
+        flops / (peak.0 * self.plan.devices as f64)
+    }
+}
+
+/// The device with the plateaus of its kernels scaled, none above 1.
+pub fn scaled(device: &Device, factor: f64) -> Device {
+    let scale = |e: Efficiency| Efficiency { plateau: (e.plateau * factor).min(1.0), ..e };
+    Device {
+        gemm: scale(device.gemm),
+        grouped_gemm: scale(device.grouped_gemm),
+        attention: scale(device.attention),
+        streaming: scale(device.streaming),
+        ..device.clone()
+    }
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    super::statistics::quantile(&sorted, 0.5)
+}
+
+/// Calibrates by `seconds`, one a sample.
+///
+/// # Errors
+/// When too few samples are usable, or the plan has no price.
+pub fn calibrate(ran: &Ran, seconds: &[f64]) -> Result<Calibration, CalibrationError> {
+    let least = ran.least();
+    let mut quarantined = Vec::new();
+    let mut left: Vec<(usize, f64)> = Vec::new();
+    for (i, &s) in seconds.iter().enumerate() {
+        if s.is_finite() && s >= least {
+            left.push((i, s));
+        } else {
+            quarantined.push((i, s, Quarantine::BeyondPhysics));
+        }
+    }
+    let middle = median(&left.iter().map(|x| x.1).collect::<Vec<_>>());
+    let deviation = median(&left.iter().map(|x| (x.1 - middle).abs()).collect::<Vec<_>>());
+    let allowed = (OUTLIER * deviation).max(JITTER * middle);
+    let (good, far): (Vec<_>, Vec<_>) = left.into_iter().partition(|(_, s)| (s - middle).abs() <= allowed);
+    quarantined.extend(far.into_iter().map(|(i, s)| (i, s, Quarantine::Outlier)));
+    quarantined.sort_by_key(|q| q.0);
+    if good.len() < FEWEST {
+        return Err(CalibrationError::TooFew(good.len()));
+    }
+    let every_second =
+        |odd: usize| -> Vec<f64> { good.iter().enumerate().filter(|(i, _)| i % 2 == odd).map(|(_, x)| x.1).collect() };
+    let (fitted, held_out) = (every_second(0), every_second(1));
+    let factor = fit(ran, median(&fitted))?;
+    let error = |price: f64| held_out.iter().map(|s| (price / s - 1.0).abs()).sum::<f64>() / held_out.len() as f64;
+    let (error_before, error_after) = (error(ran.price(1.0)?), error(ran.price(factor)?));
+    Ok(Calibration {
+        factor,
+        fitted: fitted.len(),
+        held_out: held_out.len(),
+        error_before,
+        error_after,
+        accepted: error_after < error_before,
+        quarantined,
+    })
+}
+
+/// The factor at which the plan's price is `wanted`, by bisection: the price falls with the factor.
+fn fit(ran: &Ran, wanted: f64) -> Result<f64, EstimateError> {
+    let [mut low, mut high] = FACTORS;
+    for _ in 0..60 {
+        let middle = (low * high).sqrt();
+        if ran.price(middle)? > wanted {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    Ok((low * high).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::instances;
+    use crate::model::presets;
+    use crate::plan::LayerStrategy;
+
+    fn with<T>(f: impl FnOnce(&Ran) -> T) -> T {
+        let model = presets::find("llama2-7b").unwrap();
+        let job = Job::new(64, 4096);
+        let pool = instances::pool("h100x8").unwrap();
+        let spine = Spine::new(&model, &job);
+        let strategy = LayerStrategy { zero: 3, ..LayerStrategy::PLAIN };
+        let chunk = Plan::encode(0, &vec![strategy; spine.parts.len()]);
+        let plan = Plan { devices: 8, pipeline: 1, chunks_per_stage: 1, micro_batches: 8, chunks: vec![chunk] };
+        f(&Ran { model: &model, job: &job, pool: &pool, plan: &plan, cost: CostOptions::default() })
+    }
+
+    #[test]
+    fn the_factor_is_found_again_though_a_tenth_of_the_samples_is_off_by_ten_times() {
+        with(|ran| {
+            let truth = ran.price(0.8).unwrap();
+            let jitter = |i: usize| 1.0 + 0.01 * ((i * 7) % 5) as f64 / 5.0;
+            let mut samples: Vec<f64> = (0..40).map(|i| truth * jitter(i)).collect();
+            let clean = calibrate(ran, &samples).unwrap();
+            for i in [3, 14, 25, 36] {
+                samples[i] *= if i % 2 == 0 { 10.0 } else { 0.1 };
+            }
+            let found = calibrate(ran, &samples).unwrap();
+            assert!((found.factor / 0.8 - 1.0).abs() < 0.01 && found.accepted, "{found:?}");
+            assert!((found.factor / clean.factor - 1.0).abs() < 2e-3);
+            let names: Vec<usize> = found.quarantined.iter().map(|q| q.0).collect();
+            assert_eq!(names, [3, 14, 25, 36]);
+            assert!(clean.quarantined.is_empty());
+        });
+    }
+
+    #[test]
+    fn nothing_runs_above_its_peak_and_worse_constants_are_refused() {
+        with(|ran| {
+            let device = scaled(&ran.pool.device, 100.0);
+            assert!([device.gemm, device.attention, device.streaming].iter().all(|e| e.plateau == 1.0));
+            let now = ran.price(1.0).unwrap();
+            let refused = calibrate(ran, &[now * 1.0001, now, now * 0.9999, now, now, now]).unwrap();
+            assert!(!refused.accepted || refused.error_after <= refused.error_before);
+            let impossible = calibrate(ran, &[1e-9, 1e-9, f64::NAN, 1e-9]);
+            assert_eq!(impossible, Err(CalibrationError::TooFew(0)));
+        });
+    }
+}

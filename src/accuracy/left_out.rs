@@ -1,0 +1,50 @@
+//! Why a row cannot be compared.
+
+use serde::Serialize;
+use std::fmt;
+
+/// What is unknown, or stands against it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LeftOut {
+    /// The table itself marks it as unusable.
+    Unusable,
+    /// A column that decides the price is empty.
+    Unknown(&'static str),
+    /// The run crashed: there is no measurement, only the fact.
+    Crashed,
+    /// Nothing of the kind asked for was measured.
+    NotMeasured,
+    /// Devices of several kinds.
+    Mixed,
+    /// No device of that name is known, or its rates are not published.
+    Device,
+    /// The layers are of a kind that is not modelled.
+    Architecture,
+    /// A way of running that is not modelled.
+    Software(&'static str),
+    /// The layers do not divide by the stages and the cut is not stated.
+    Cut,
+    /// The degrees do not multiply to the devices, or do not divide the batch.
+    Inconsistent,
+    /// A measurement beyond the device's physics: more arithmetic per second than its peak.
+    Impossible,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unusable => f.write_str("marked unusable by the table"),
+            Self::Unknown(column) => write!(f, "{column} not stated"),
+            Self::Crashed => f.write_str("crashed: nothing measured"),
+            Self::NotMeasured => f.write_str("not measured"),
+            Self::Mixed => f.write_str("devices of several kinds"),
+            Self::Device => f.write_str("device not known"),
+            Self::Architecture => f.write_str("layers of a kind that is not modelled"),
+            Self::Software(what) => write!(f, "{what} is not modelled"),
+            Self::Cut => f.write_str("uneven pipeline cut not stated"),
+            Self::Inconsistent => f.write_str("degrees, devices and batch contradict each other"),
+            Self::Impossible => f.write_str("measured faster than the device's peak"),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! `espalier accuracy`: predictions against published measurements.
+
+use super::output::Output;
+use super::{ANSWERED, Ended};
+use crate::accuracy::{By, Constants, Quantity, compare, table};
+use crate::error::{InputError, Kind};
+use crate::memo::file::replace;
+use crate::report;
+use clap::ValueEnum;
+use serde_json::json;
+use std::path::PathBuf;
+
+/// By what rows are grouped.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Grouping {
+    /// Publication
+    Source,
+    /// Device
+    Gpu,
+    /// Framework
+    Framework,
+}
+
+/// What is compared.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Compared {
+    /// Iteration time
+    Time,
+    /// Peak memory
+    Memory,
+}
+
+/// Arguments of `accuracy`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Table of measured runs, one a row
+    #[arg(long, value_name = "CSV")]
+    data: PathBuf,
+    /// Compare times or memory; unless given, memory where the file's name says so
+    #[arg(long, value_enum)]
+    quantity: Option<Compared>,
+    /// Group rows
+    #[arg(long, value_enum, default_value_t = Grouping::Source)]
+    by: Grouping,
+    /// Write the report as a page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Leave out the numbers that were fitted to each framework's runs: as for a framework never seen
+    #[arg(long)]
+    neutral: bool,
+    /// List every row with its prediction (with --json)
+    #[arg(long)]
+    rows: bool,
+}
+
+/// Runs it.
+pub(super) fn run(args: &Args, output: &Output) -> Ended {
+    let mut rows = table::load(&args.data)?;
+    let beside = args.data.with_file_name("runs.csv");
+    if beside != args.data && beside.is_file() {
+        table::complete(&mut rows, &table::load(&beside)?);
+    }
+    let named_memory = args.data.file_stem().is_some_and(|s| s.to_string_lossy().contains("memory"));
+    let quantity = match args.quantity {
+        Some(Compared::Time) => Quantity::Time,
+        Some(Compared::Memory) => Quantity::Memory,
+        None if named_memory => Quantity::Memory,
+        None => Quantity::Time,
+    };
+    if rows.iter().all(|r| r.text("gpu").is_none()) {
+        let error = InputError::new(Kind::MissingField).at("gpu").in_file(args.data.display());
+        return Err(error.expected("a table of runs with columns such as `gpu`, `layers`, `tp`, `iter_time_s`").into());
+    }
+    let constants = if args.neutral { Constants::Neutral } else { Constants::Fitted };
+    let comparison = compare(&rows, quantity, constants);
+    let by = match args.by {
+        Grouping::Source => By::Source,
+        Grouping::Gpu => By::Gpu,
+        Grouping::Framework => By::Framework,
+    };
+    let sets = comparison.sets(by, quantity);
+    let mut document = json!({ "schema": "espalier/accuracy/1", "sets": sets });
+    if args.rows {
+        document["rows"] = json!(comparison.rows);
+        document["left_out"] = json!(
+            comparison
+                .left_out
+                .iter()
+                .map(|(row, why)| json!({ "id": row.id, "source": row.source, "why": why.to_string() }))
+                .collect::<Vec<_>>()
+        );
+    }
+    if let Some(path) = &args.html {
+        let page = report::accuracy_html(&sets, &comparison);
+        replace(path, &[page.as_bytes()])
+            .map_err(|e| InputError::new(Kind::Unwritable).in_file(path.display()).help(e))?;
+    }
+    output.answer(&document, |style| report::accuracy(&sets, style))?;
+    Ok(ANSWERED)
+}

@@ -1,0 +1,116 @@
+//! Files that are not ours to overwrite, limits beyond all measure, sizes that must not be simulated one by one.
+
+mod cli;
+
+use cli::{folder, run, small};
+
+#[test]
+fn nothing_that_is_no_checkpoint_of_this_search_is_overwritten() {
+    let dir = folder("safety");
+    let path = |name: &str| dir.join(name).to_str().unwrap().to_owned();
+    let search =
+        |more: &[&str]| run(&small("plan", &[&["--json", "--backend", "genetic", "--max-evals", "50"], more].concat()));
+
+    let text = path("notes.txt");
+    std::fs::write(&text, "mine").unwrap();
+    let ran = search(&["--checkpoint", &text]);
+    assert_eq!((ran.code, ran.error()["kind"].as_str()), (2, Some("unwritable")), "{}", ran.err);
+    assert_eq!(std::fs::read_to_string(&text).unwrap(), "mine");
+
+    let kept = path("kept.ck");
+    assert_eq!(search(&["--checkpoint", &kept]).code, 0);
+    let before = std::fs::read(&kept).unwrap();
+    let again = search(&["--checkpoint", &kept]);
+    assert!(again.code == 2 && again.err.contains("resume"), "{}", again.err);
+    assert_eq!(std::fs::read(&kept).unwrap(), before);
+    assert_eq!(search(&["--checkpoint", &kept, "--resume"]).code, 0);
+    assert_eq!(search(&["--checkpoint", &path("same"), "-o", &path("same")]).code, 2);
+}
+
+#[cfg(unix)]
+#[test]
+fn links_are_followed_and_devices_left_alone() {
+    let dir = folder("links");
+    let (link, target) = (dir.join("link.ck"), dir.join("target.ck"));
+    std::os::unix::fs::symlink("target.ck", &link).unwrap();
+    let ran = run(&small(
+        "plan",
+        &["--json", "--backend", "genetic", "--max-evals", "50", "--checkpoint", link.to_str().unwrap()],
+    ));
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(target.is_file() && link.is_symlink());
+    let ran = run(&small("plan", &["--json", "--checkpoint", "/dev/null"]));
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    let ran = run(&["model", "/dev/zero", "--json"]);
+    assert_eq!((ran.code, ran.error()["kind"].as_str()), (2, Some("unreadable")), "{}", ran.err);
+}
+
+#[test]
+fn a_question_is_not_overwritten_by_its_plan() {
+    let file = folder("question").join("q.ron");
+    std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/search_configs/four_devices.ron"), &file).unwrap();
+    let before = std::fs::read_to_string(&file).unwrap();
+    let file = file.to_str().unwrap();
+    let ran = run(&["plan", file, "-o", file, "--json"]);
+    assert_eq!((ran.code, ran.error()["kind"].as_str()), (2, Some("inconsistent")), "{}", ran.err);
+    assert_eq!(std::fs::read_to_string(file).unwrap(), before);
+}
+
+#[test]
+fn limits_on_time_beyond_measure_are_no_limits() {
+    for time in ["1e30", "99999999999999999999999", "18446744073709551615"] {
+        let ran = run(&small("plan", &["--json", "--max-time", time]));
+        assert_eq!(ran.code, 0, "{time}: {}", ran.err);
+    }
+}
+
+#[test]
+fn a_batch_of_a_billion_is_priced_without_simulating_every_micro_batch() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/search_configs/four_devices.ron");
+    for batch in ["1000000", "1000000000"] {
+        let ran = run(&["plan", file, "--global-batch", batch, "--json"]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        let time = ran.json()["estimate"]["iteration_time_s"].as_f64().unwrap();
+        let one = run(&["plan", file, "--global-batch", "64", "--json"]).json()["estimate"]["iteration_time_s"]
+            .as_f64()
+            .unwrap();
+        let ratio = time / (one / 64.0 * batch.parse::<f64>().unwrap());
+        assert!((0.8..1.02).contains(&ratio), "{batch}: {ratio}");
+    }
+}
+
+#[test]
+fn flags_that_change_nothing_are_told() {
+    let ran = run(&small(
+        "plan",
+        &[
+            "--json",
+            "--max-evals",
+            "50",
+            "--vision-tokens",
+            "100",
+            "--fix",
+            "ep=8",
+            "--expert-imbalance",
+            "2",
+            "--memory",
+            "900GB",
+        ],
+    ));
+    let notes = ran.json()["notes"].to_string();
+    for word in ["vision_tokens", "ep=8", "expert_imbalance", "planned for 900 GB"] {
+        assert!(notes.contains(word), "{word}: {notes}");
+    }
+}
+
+#[test]
+fn rates_and_times_that_leave_the_range_of_numbers_are_refused() {
+    let text =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/search_configs/four_devices.ron")).unwrap();
+    let file = folder("rates").join("q.ron");
+    std::fs::write(&file, text.replace("\"150TFLOP/s\"", "1e-300")).unwrap();
+    let ran = run(&["plan", file.to_str().unwrap(), "--json"]);
+    assert_eq!((ran.code, ran.error()["kind"].as_str()), (2, Some("invalid_value")), "{}", ran.err);
+    let ran = run(&["schedule", "--devices", "4", "--micro-batches", "8", "--times", "1e308:1e308:1e308", "--json"]);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+}
