@@ -78,6 +78,8 @@ struct Search<'p, P: Problem> {
     logits: Vec<f64>,
     seed: u64,
     visit: u64,
+    /// Whether the last playouts led to nothing new.
+    stale: bool,
 }
 
 impl<P: Problem> Search<'_, P> {
@@ -147,8 +149,8 @@ impl<P: Problem> Search<'_, P> {
 
     fn playouts(&mut self, policy: Option<&Policy>, evaluator: &mut Evaluator<'_, P>) -> Result<Option<Found>, Stop> {
         let (mut candidates, mut paths) = (Vec::new(), Vec::new());
-        for _ in 0..self.settings.playouts.max(1) {
-            match self.playout(policy) {
+        for index in 0..self.settings.playouts.max(1) {
+            match self.playout(policy.filter(|_| index > 0 || !self.stale)) {
                 End::Complete => {
                     candidates.push(evaluator.candidate(self.walk.solution(), Some(self.walk.path())));
                     paths.push(self.walk.path().to_vec());
@@ -156,7 +158,9 @@ impl<P: Problem> Search<'_, P> {
                 End::DeadEnd(violation) => evaluator.dead_end(violation)?,
             }
         }
+        let before = evaluator.evaluations();
         let scores = evaluator.ask(candidates)?;
+        self.stale = evaluator.evaluations() == before;
         let found = scores.into_iter().zip(paths).map(|(score, path)| Found { score, path });
         Ok(found.min_by(|a, b| a.score.cmp(&b.score)))
     }
@@ -212,6 +216,7 @@ impl<P: Problem> Backend<P> for Nested {
             logits: Vec::new(),
             seed,
             visit: 0,
+            stale: false,
         };
         loop {
             // What a policy never comes to is found by chance, so that small spaces are seen whole.
