@@ -1,6 +1,6 @@
 //! A device's constants from a user's own runs: one factor on what its kernels sustain.
 //!
-//! Iterations that are slower or faster than the median by more than [`OUTLIER`] median absolute deviations are quarantined;
+//! Iterations that are slower or faster than the median by more than `OUTLIER` median absolute deviations are quarantined;
 //! those beyond the device's physics always. Half of the rest fits the factor by bisection, so that the price of the plan
 //! meets their median; the other half must be met better than before, else nothing changes. No kernel is ever let above its
 //! peak.

@@ -12,8 +12,9 @@ use crate::question::Question;
 use crate::report;
 use crate::rules::Broken;
 use crate::rules::targets::Target;
-use crate::space::check::{Checked, check};
+use crate::space::check::{Checked, check, check_under};
 use crate::space::planner::{Inputs, PlanError};
+use crate::space::schedule::joint::stored;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -67,7 +68,14 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
         return Err(error.expected("the folder with the profiles that price a plan of Galvatron").into());
     }
     let (file, inputs) = plan_file::parse(&text, path)?;
-    let checked = check(&inputs, &file.plan).map_err(|e| match e {
+    let checked = match &file.schedule {
+        Some(written) => {
+            let (schedule, penalty) = stored(written).map_err(|e| e.inside("schedule").in_file(&name))?;
+            check_under(&inputs, &file.plan, &schedule, penalty)
+        }
+        None => check(&inputs, &file.plan),
+    };
+    let checked = checked.map_err(|e| match e {
         PlanError::Input(e) => PlanError::Input(e.in_file(&name)),
         other => other,
     })?;

@@ -2,14 +2,21 @@
 
 use super::given::GivenArgs;
 use super::output::{Output, say};
-use super::{ANSWERED, Ended, Failure, export_plan, galvatron, input};
+use super::{ANSWERED, Ended, Failure, export_plan, galvatron, input, plan_file};
 use crate::error::{InputError, Kind};
+use crate::estimate::Estimator;
 use crate::export::Form;
 use crate::pipeline::Run;
+use crate::pipeline::Schedule;
+use crate::pipeline::dsl::Question;
 use crate::pipeline::export::{chrome, grid, megatron_layout, svg, torch_csv, zb_runtime};
+use crate::pipeline::generators::shipped;
 use crate::pipeline::simulate;
-use crate::plan::file;
+use crate::plan::{Plan, Spine, file};
+use crate::space::check::check_under;
+use crate::space::planner::PlanError;
 use crate::space::schedule::file::ScheduleFile;
+use crate::space::schedule::joint::stored;
 use clap::ValueEnum;
 use serde_json::json;
 use std::path::PathBuf;
@@ -26,9 +33,9 @@ pub(super) struct Args {
     /// Layers of the model, for `megatron-layout`
     #[arg(long, value_name = "N")]
     layers: Option<usize>,
-    /// Microseconds of one unit of time, for `perfetto`
-    #[arg(long, value_name = "US", default_value_t = 1000.0)]
-    unit_us: f64,
+    /// Microseconds of one unit of time, for `perfetto` [default: 1000; of a plan, which is in seconds, 1000000]
+    #[arg(long, value_name = "US")]
+    unit_us: Option<f64>,
     /// Pixels of the picture, for `svg`
     #[arg(long, value_name = "PX", default_value_t = 1600.0)]
     width: f64,
@@ -88,9 +95,12 @@ impl Target {
     }
 }
 
+/// Microseconds of a unit of time where nothing says what it is.
+const UNIT_US: f64 = 1000.0;
+
 /// Runs it.
 pub(super) fn run(args: &Args, output: &Output) -> Ended {
-    for (flag, value) in [("--unit-us", args.unit_us), ("--width", args.width)] {
+    for (flag, value) in [("--unit-us", args.unit_us.unwrap_or(UNIT_US)), ("--width", args.width)] {
         if !(value.is_finite() && value > 0.0 && value <= 1e9) {
             let error = InputError::new(Kind::InvalidValue).at(flag).found(value);
             return Err(error.expected("a number above zero").into());
@@ -133,21 +143,67 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
 
 /// A schedule in another form, and the device of each stage where the form does not say it.
 fn schedule(args: &Args, given: &str) -> Result<(String, Option<Vec<u32>>), Failure> {
-    let read = ScheduleFile::parse(given, &args.file.display().to_string())?;
+    let (read, unit_us) = match file_kind(given) {
+        file::SCHEMA => (of_plan(args, given)?, 1e6),
+        _ => (ScheduleFile::parse(given, &args.file.display().to_string())?, UNIT_US),
+    };
+    let unit_us = args.unit_us.unwrap_or(unit_us);
     // What exceeds memory can still be drawn.
     let costs = crate::pipeline::Costs { limit: None, ..read.costs.clone() };
     let run = simulate(&read.schedule, &costs).map_err(|e| InputError::new(Kind::InvalidValue).help(e))?;
     // torch needs the map beside the CSV: its own guess is the loop.
     let map = (args.to == Target::TorchCsv).then(|| read.schedule.placement.device_of().to_vec());
-    Ok((text(args, &read, &costs, &run)?, map))
+    Ok((text(args, &read, &costs, &run, unit_us)?, map))
 }
 
-fn text(args: &Args, read: &ScheduleFile, costs: &crate::pipeline::Costs, run: &Run) -> Result<String, Failure> {
+/// What a file calls itself, as far as that decides how to read it.
+fn file_kind(given: &str) -> &'static str {
+    let schema = serde_json::from_str::<serde_json::Value>(given).ok();
+    let is_plan = schema.is_some_and(|document| document["schema"] == file::SCHEMA);
+    if is_plan { file::SCHEMA } else { crate::space::schedule::file::SCHEMA }
+}
+
+/// The schedule of a plan: its own, or that of the frameworks.
+fn of_plan(args: &Args, given: &str) -> Result<ScheduleFile, Failure> {
+    let name = args.file.display().to_string();
+    let (file, inputs) = plan_file::parse(given, &args.file)?;
+    let (schedule, penalty) = match &file.schedule {
+        Some(written) => stored(written).map_err(|e| e.inside("schedule").in_file(&name))?,
+        None => (usual(&file.plan).map_err(|e| e.in_file(&name))?, 0.0),
+    };
+    // The plan is one of the question.
+    check_under(&inputs, &file.plan, &schedule, penalty).map_err(|e| match e {
+        PlanError::Input(e) => Failure::Input(e.in_file(&name)),
+        other => other.into(),
+    })?;
+    let spine = Spine::new(&inputs.model, &inputs.job);
+    let estimator = Estimator::new(&inputs.model, &spine, inputs.pool()?, &inputs.job, inputs.cost);
+    let costs = estimator.schedule_costs(&file.plan, &schedule, penalty).map_err(PlanError::from)?;
+    Ok(ScheduleFile { schedule, question: None, costs })
+}
+
+/// 1F1B, or interleaved 1F1B for several chunks per stage.
+fn usual(plan: &Plan) -> Result<Schedule, InputError> {
+    let name = if plan.chunks_per_stage == 1 { "1f1b" } else { "interleaved_1f1b" };
+    let question = Question {
+        chunks: Some(plan.chunks_per_stage as usize),
+        ..Question::new(plan.pipeline as usize, plan.micro_batches as usize)
+    };
+    shipped(name, &question).map_err(|e| InputError::new(Kind::Inconsistent).at("plan").help(e))
+}
+
+fn text(
+    args: &Args,
+    read: &ScheduleFile,
+    costs: &crate::pipeline::Costs,
+    run: &Run,
+    unit_us: f64,
+) -> Result<String, Failure> {
     let schedule = &read.schedule;
     let illegal = |why: String| Failure::Illegal(InputError::new(Kind::Unsupported).at("--to").help(why));
     Ok(match args.to {
         Target::TorchCsv => torch_csv::write(schedule).map_err(|e| illegal(e.to_string()))?,
-        Target::Perfetto => format!("{}\n", chrome::trace(schedule, costs, run, args.unit_us)),
+        Target::Perfetto => format!("{}\n", chrome::trace(schedule, costs, run, unit_us)),
         Target::Svg => svg::gantt(schedule, costs, run, args.width),
         Target::Grid => grid::grid(run),
         Target::ZbRuntime => {

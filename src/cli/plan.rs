@@ -6,10 +6,10 @@ use super::output::{Output, say};
 use super::progress::{Bar, interrupt};
 use super::question::QuestionArgs;
 use super::search::{SearchArgs, threads};
-use super::{ANSWERED, Ended, INTERRUPTED};
+use super::{ANSWERED, Ended, INTERRUPTED, values};
 use crate::error::{InputError, Kind};
 use crate::plan::file;
-use crate::question::Question;
+use crate::question::{Question, ScheduleChoice};
 use crate::report;
 use crate::rules::Broken;
 use crate::search::budget::Stop;
@@ -27,12 +27,22 @@ pub(super) struct Args {
     question: QuestionArgs,
     #[command(flatten)]
     search: SearchArgs,
+    /// Order of the passes: 1f1b, interleaved, or auto: plan and schedule are searched together
+    /// [default: 1f1b or interleaved, whichever is better]
+    #[arg(long, value_enum, value_name = "WHICH", help_heading = "Schedule")]
+    schedule: Option<ScheduleName>,
+    /// Share by which input and weight gradients apart take longer than both in one, e.g. 3%
+    #[arg(long, value_name = "FRACTION", value_parser = values::fraction, help_heading = "Schedule")]
+    split_penalty: Option<f64>,
+    /// Most schedules to evaluate per plan that is looked at
+    #[arg(long, value_name = "N", value_parser = values::evaluations, help_heading = "Schedule")]
+    schedule_evals: Option<u64>,
     /// Plan in Galvatron's terms: a folder with its profile files, and its arguments in case.json or by --set
     #[arg(
         long,
         value_name = "DIR",
         help_heading = "Galvatron",
-        conflicts_with_all = ["QuestionArgs", "top", "fix", "forbid", "checkpoint", "resume"]
+        conflicts_with_all = ["QuestionArgs", "top", "fix", "forbid", "checkpoint", "resume", "schedule", "split_penalty", "schedule_evals"]
     )]
     galvatron: Option<PathBuf>,
     #[command(flatten)]
@@ -48,8 +58,30 @@ pub(super) struct Args {
     resume: bool,
 }
 
+/// What `--schedule` takes.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum ScheduleName {
+    /// One chunk per stage
+    #[value(name = "1f1b")]
+    OneF1B,
+    /// Several chunks per stage
+    Interleaved,
+    /// Searched together with the plan
+    Auto,
+}
+
 /// Time between two saves of a search; it also saves itself when it stops.
 const SAVES: Duration = Duration::from_secs(10);
+
+impl From<ScheduleName> for ScheduleChoice {
+    fn from(name: ScheduleName) -> Self {
+        match name {
+            ScheduleName::OneF1B => Self::OneF1B,
+            ScheduleName::Interleaved => Self::Interleaved,
+            ScheduleName::Auto => Self::Auto,
+        }
+    }
+}
 
 /// What `--json` prints and a plan file holds.
 #[derive(Serialize)]
@@ -69,6 +101,10 @@ pub(super) fn run(args: Args, output: &Output) -> Ended {
     }
     let mut question = args.question.question()?;
     args.search.change(&mut question.search);
+    let options = &mut question.search;
+    options.schedule = args.schedule.map(ScheduleChoice::from).or(options.schedule);
+    options.split_penalty = args.split_penalty.unwrap_or(options.split_penalty);
+    options.schedule_evals = args.schedule_evals.or(options.schedule_evals);
     let inputs = args.question.inputs(&question)?;
     let question = file::self_contained(&question)?;
     for path in args.output.iter().chain(&args.checkpoint) {

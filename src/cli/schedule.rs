@@ -68,7 +68,7 @@ pub(super) struct Args {
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     /// Search the schedule of a plan: its times, memory and links; its cuts between stages may move
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["dsl", "csv", "file", "devices", "micro_batches", "times", "comm", "memory", "chunks", "placement", "backward", "split_penalty"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dsl", "csv", "file", "devices", "micro_batches", "times", "comm", "memory", "chunks", "placement", "backward"])]
     plan: Option<PathBuf>,
     /// Write the schedule file here; `espalier export` reads it
     #[arg(short, long, value_name = "PATH")]
@@ -337,21 +337,27 @@ fn search_for_plan(args: &Args, path: &Path, output: &Output) -> Ended {
     let name = path.display().to_string();
     let (file, inputs) = plan_file::read(path)?;
     let objective = args.over(UNIT).objective;
-    let of_plan = case_of(&inputs, &file.plan, objective).map_err(|e| match e {
+    let of_plan = case_of(&inputs, &file.plan, objective, args.split_penalty.unwrap_or(0.0)).map_err(|e| match e {
         PlanError::Input(e) => Failure::Input(e.in_file(&name)),
         other => other.into(),
     })?;
     let answer = solve_case(args, of_plan.case.clone(), None)?;
     // Shapes that no schedule fits are left out of the answer's.
     let wanted = &answer.case.shapes[answer.shape];
-    let number = of_plan.case.shapes.iter().position(|s| s.placement == wanted.placement && s.costs == wanted.costs);
+    let number = of_plan
+        .case
+        .shapes
+        .iter()
+        .position(|s| s.placement == wanted.placement && s.costs == wanted.costs && s.backward == wanted.backward);
     let Some(number) = number else { return Err(Failure::Internal("the answer has no shape".to_owned())) };
     let judged = judge(&answer.schedule, &wanted.costs, objective, answer.bound)
         .map_err(|e| Failure::Internal(e.to_string()))?;
     let mut whole = told(document(None, &answer.schedule, &wanted.costs), &judged, &answer)?;
     let iteration = of_plan.iteration(number, &judged.run);
+    let planned = of_plan.planned.as_ref().map(|estimate| estimate.iteration_time_s);
     whole["iteration_time_s"] = json!(iteration);
-    whole["planned_iteration_time_s"] = json!(of_plan.planned_s);
+    whole["interleaved"] = json!(of_plan.interleaved);
+    whole["planned_iteration_time_s"] = json!(planned);
     whole["chunks"] = json!(of_plan.chunks[number]);
     write(args, output, &whole)?;
     output.answer(&whole, |style| {
@@ -359,7 +365,7 @@ fn search_for_plan(args: &Args, path: &Path, output: &Output) -> Ended {
         format!(
             "iteration {} s under this schedule, {} s under that of the plan; parts by stage: {}\n{}",
             report::seconds(iteration),
-            report::seconds(of_plan.planned_s),
+            planned.map_or_else(|| "?".to_owned(), report::seconds),
             parts.join(" "),
             report::schedule(&answer.schedule, &judged, Some(&answer), style)
         )

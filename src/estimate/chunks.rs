@@ -38,6 +38,12 @@ impl Estimator<'_> {
     /// # Errors
     /// As [`Estimator::estimate`], and when `device_of` has another length than the chunks.
     pub fn chunk_costs(&self, plan: &Plan, device_of: &[u32]) -> Result<Vec<ChunkCost>, EstimateError> {
+        let share = self.weight_share();
+        Ok(self.chunk_sums(plan, device_of)?.iter().map(|sum| chunk_cost(sum, share)).collect())
+    }
+
+    /// What [`Estimator::chunk_costs`] summarises.
+    pub(super) fn chunk_sums(&self, plan: &Plan, device_of: &[u32]) -> Result<Vec<ChunkSum>, EstimateError> {
         self.check(plan)?;
         if device_of.len() != plan.chunks.len() {
             let text = format!("{} chunks stand on {} ranks", plan.chunks.len(), device_of.len());
@@ -46,32 +52,33 @@ impl Estimator<'_> {
         let mesh =
             Mesh { stage_devices: plan.stage_devices(), pipeline: plan.pipeline, micro_batches: plan.micro_batches };
         let mut prices = BTreeMap::new();
-        let share = self.weight_share();
-        let cost = |(x, chunk): (usize, &crate::plan::Chunk)| {
-            let sum: ChunkSum = self.sum(chunk.parts(), device_of[x] as usize, x > 0, mesh, &mut prices);
-            let backward = sum.backward.total().0;
-            let weight = (share * sum.forward.compute.0).min(sum.backward.compute.0);
-            ChunkCost {
-                forward_s: sum.forward.total().0,
-                backward_s: backward - weight,
-                weight_s: weight,
-                hop_s: sum.hop,
-                activation_bytes: sum.activations,
-                states_bytes: sum.states.weights.0 + sum.states.gradients.0 + sum.states.optimizer.0,
-                transient_bytes: sum.transient,
-                reduce_s: sum.reduce,
-                tail_s: sum.optimizer + sum.gather,
-            }
-        };
-        Ok(plan.chunks.iter().enumerate().map(cost).collect())
+        let chunks = plan.chunks.iter().enumerate();
+        Ok(chunks.map(|(x, c)| self.sum(c.parts(), device_of[x] as usize, x > 0, mesh, &mut prices)).collect())
     }
 
     /// Share of the model's FLOPs that multiply weights, attention's own being the rest.
-    fn weight_share(&self) -> f64 {
+    pub(super) fn weight_share(&self) -> f64 {
         let lengths = Spine::lengths(self.model, self.job);
         let all = self.model.flops_per_token(&lengths, Masked::Skipped, self.job.mtp).0;
         // Two FLOPs per weight and token in each of the three passes; the embedding is looked up.
         let weights = self.model.parameters_active().saturating_sub(self.model.parameters_embedding());
         if all > 0.0 { (6.0 * weights as f64 / all).clamp(0.0, 1.0) } else { 0.0 }
+    }
+}
+
+/// A chunk whose weight gradients are `share` of the forward's kernels.
+pub(super) fn chunk_cost(sum: &ChunkSum, share: f64) -> ChunkCost {
+    let backward = sum.backward.total().0;
+    let weight = (share * sum.forward.compute.0).min(sum.backward.compute.0);
+    ChunkCost {
+        forward_s: sum.forward.total().0,
+        backward_s: backward - weight,
+        weight_s: weight,
+        hop_s: sum.hop,
+        activation_bytes: sum.activations,
+        states_bytes: sum.states.weights.0 + sum.states.gradients.0 + sum.states.optimizer.0,
+        transient_bytes: sum.transient,
+        reduce_s: sum.reduce,
+        tail_s: sum.optimizer + sum.gather,
     }
 }

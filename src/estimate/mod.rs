@@ -6,11 +6,13 @@
 pub mod chunks;
 pub mod closed;
 pub mod in_flight;
+pub mod scheduled;
 
 use crate::cluster::Pool;
 use crate::cost::{CostOptions, Mesh, PartPrice, PassTime, Pricer, States, options};
 use crate::job::Job;
 use crate::model::{Masked, Model};
+use crate::pipeline::PipelineError;
 use crate::pipeline::timing::{Kind, StageTimes, TimingError, peak_live, simulate};
 use crate::plan::{LayerStrategy, Layout, PartKind, Plan, Spine};
 use crate::units::{Bytes, Dollars, Seconds};
@@ -27,6 +29,9 @@ pub enum EstimateError {
     /// The schedule could not be timed.
     #[error("schedule: {0}")]
     Timing(#[from] TimingError),
+    /// The schedule given with the plan does not run.
+    #[error("schedule: {0}")]
+    Schedule(#[from] PipelineError),
 }
 
 /// Bytes of one stage at its worst moment.
@@ -156,6 +161,20 @@ struct ChunkSum {
     transient_is_head: bool,
 }
 
+/// What timing says of one pipeline rank.
+struct Rank {
+    /// Its chunks.
+    own: Vec<usize>,
+    /// End of its last pass.
+    last_end: f64,
+    /// Bytes of activations at the worst moment.
+    live: f64,
+    /// Live micro-batches by chunk.
+    in_flight: Vec<f64>,
+    /// What input and weight gradients as passes of their own cost, seconds.
+    apart: f64,
+}
+
 impl<'a> Estimator<'a> {
     /// Estimates of `model` in `pool`.
     pub fn new(model: &'a Model, spine: &'a Spine, pool: &'a Pool, job: &'a Job, options: CostOptions) -> Self {
@@ -244,21 +263,35 @@ impl<'a> Estimator<'a> {
         };
         let kind = if v == 1 { Kind::OneF1B } else { Kind::Interleaved { group: p } };
         let timeline = simulate(kind, p, v, m as usize, &times)?;
-        let of_stage = |s: usize| (0..v).map(move |c| c * p + s);
-        let reduced = (0..p)
-            .map(|s| timeline.devices[s].last_end + of_stage(s).map(|x| chunks[x].reduce).sum::<f64>())
-            .fold(0.0, f64::max);
-        let tail =
-            (0..p).map(|s| of_stage(s).map(|x| chunks[x].optimizer + chunks[x].gather).sum()).fold(0.0, f64::max);
-        let jitter = self.jitter();
-        let iteration = (reduced + tail) * jitter;
-
         let costs: Vec<StageCost> = (0..p).map(|s| stage_cost(s, p, v, &chunks)).collect();
-        let form = ClosedForm::new(plan.pipeline, plan.chunks_per_stage, m, jitter);
-        let mut stages = Vec::with_capacity(p);
+        let form = ClosedForm::new(plan.pipeline, plan.chunks_per_stage, m, self.jitter());
+        let mut ranks = Vec::with_capacity(p);
         for s in 0..p {
-            let mut time = StageTime::default();
-            for x in of_stage(s) {
+            let own: Vec<usize> = (0..v).map(|c| c * p + s).collect();
+            let weights: Vec<f64> = own.iter().map(|x| chunks[*x].activations).collect();
+            ranks.push(Rank {
+                last_end: timeline.devices[s].last_end,
+                live: peak_live(kind, p, v, m as usize, s, &weights)?,
+                in_flight: in_flight::at_warm_up(plan.pipeline, plan.chunks_per_stage, m, s as u32),
+                apart: 0.0,
+                own,
+            });
+        }
+        Ok(self.compose(plan, &chunks, ranks, form.iteration(&costs), timeline.bubble()))
+    }
+
+    /// The estimate of a plan whose passes were timed; `closed_form` never exceeds the iteration.
+    fn compose(&self, plan: &Plan, chunks: &[ChunkSum], ranks: Vec<Rank>, closed_form: f64, bubble: f64) -> Estimate {
+        let m = plan.micro_batches;
+        let reduced = |r: &Rank| r.last_end + r.own.iter().map(|x| chunks[*x].reduce).sum::<f64>();
+        let reduced = ranks.iter().map(reduced).fold(0.0, f64::max);
+        let tail = |r: &Rank| r.own.iter().map(|x| chunks[*x].optimizer + chunks[*x].gather).sum();
+        let tail = ranks.iter().map(tail).fold(0.0, f64::max);
+        let iteration = (reduced + tail) * self.jitter();
+        let mut stages = Vec::with_capacity(ranks.len());
+        for (s, rank) in ranks.into_iter().enumerate() {
+            let mut time = StageTime { compute_s: rank.apart, ..StageTime::default() };
+            for &x in &rank.own {
                 let both = (chunks[x].forward + chunks[x].backward) * m as f64;
                 time.compute_s += both.compute.0;
                 time.tp_s += both.tensor.0;
@@ -279,16 +312,13 @@ impl<'a> Estimator<'a> {
                 + time.optimizer_s;
             time.bubble_s = (reduced + tail - busy).max(0.0);
             time.jitter_s = iteration - (reduced + tail);
-            let weights: Vec<f64> = of_stage(s).map(|x| chunks[x].activations).collect();
-            let live = peak_live(kind, p, v, m as usize, s, &weights)?;
-            let in_flight = in_flight::at_warm_up(plan.pipeline, plan.chunks_per_stage, m, s as u32);
-            let memory = self.memory(of_stage(s).map(|x| &chunks[x]), live);
+            let memory = self.memory(rank.own.iter().map(|x| &chunks[*x]), rank.live);
             stages.push(StageEstimate {
                 stage: s as u32,
-                devices: [s as u64 * mesh.stage_devices, mesh.stage_devices],
+                devices: [s as u64 * plan.stage_devices(), plan.stage_devices()],
                 time,
                 memory,
-                in_flight,
+                in_flight: rank.in_flight,
                 margin: 1.0 - memory.reserved_bytes / (self.usable() / options::SAFE_SHARE),
             });
         }
@@ -301,15 +331,15 @@ impl<'a> Estimator<'a> {
             flops * tokens / (device_seconds * self.pool.device.peak.half.0)
         };
         let software = self.pricer.options().software;
-        Ok(Estimate {
+        Estimate {
             iteration_time_s: iteration,
             iteration_time_p10_p90_s: software.time_spread.map(|ratio| iteration * ratio),
-            closed_form_s: form.iteration(&costs),
+            closed_form_s: closed_form,
             tokens_per_s: tokens / iteration,
             tokens_per_s_per_device: tokens / device_seconds,
             mfu: rate(Masked::Skipped),
             mfu_full_attention: rate(Masked::Counted),
-            bubble: timeline.bubble().max(0.0),
+            bubble: bubble.max(0.0),
             peak_memory_bytes: peak,
             peak_memory_p10_p90_bytes: software.memory_spread.map(|ratio| peak * ratio),
             usable_memory_bytes: self.usable(),
@@ -319,7 +349,7 @@ impl<'a> Estimator<'a> {
                 hour * device_seconds / 3600.0 / tokens * 1e9
             }),
             stages,
-        })
+        }
     }
 
     fn sum<'p>(

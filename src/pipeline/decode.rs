@@ -63,9 +63,40 @@ pub struct Decoder {
     memory: Vec<f64>,
     /// By stage.
     homes: Vec<Home>,
+    /// By row.
+    lanes: Vec<Lane>,
     state: State,
-    /// Passes that a device could start now, and when.
-    starts: Vec<(f64, u32)>,
+    /// Passes that a device could start now.
+    starts: Vec<Start>,
+}
+
+/// What the inner loop reads of a row and its rules.
+#[derive(Debug, Clone, Copy)]
+struct Lane {
+    duration: f64,
+    takes: f64,
+    /// Memory that remains at its end.
+    leaves: f64,
+    hop: f64,
+    hold: f64,
+    /// The lane that waits for its output; [`NO_ROW`] for none.
+    feeds: u32,
+    stage: u32,
+    device: u32,
+    kind: u32,
+    cap: u32,
+    due: u32,
+    rank: [f32; PHASES],
+}
+
+/// A pass that a device could start.
+#[derive(Debug, Clone, Copy)]
+struct Start {
+    time: f64,
+    /// How long the device may wait for it.
+    hold: f64,
+    rank: f32,
+    row: u32,
 }
 
 /// What admitting a forward depends on.
@@ -97,8 +128,10 @@ struct State {
     /// By device: forwards and backwards to come, to know the phase.
     forwards_left: Vec<u32>,
     backwards_done: Vec<u32>,
-    /// By device: next pass and its start.
-    next: Vec<(f64, u32)>,
+    /// By device: start of its next pass, its row, and the earliest start of all it could run.
+    next: Vec<f64>,
+    next_row: Vec<u32>,
+    earliest: Vec<f64>,
     /// Rows in the order in which they ran, by device.
     ran: Vec<Vec<u32>>,
 }
@@ -155,6 +188,20 @@ impl Decoder {
             let trains = rows.rows[KINDS * x + 1].count > 0;
             Home { held: held_by[x], chunks, reserve, last_row: (KINDS * x + last) as u32, trains }
         };
+        let lane = |(number, row): (usize, &super::rows::Row)| Lane {
+            duration: row.duration,
+            takes: row.takes,
+            leaves: row.takes + row.frees,
+            hop: row.feeds.map_or(0.0, |(_, hop)| hop),
+            hold: 0.0,
+            feeds: row.feeds.map_or(NO_ROW, |(to, _)| to),
+            stage: (number / KINDS) as u32,
+            device: row.device,
+            kind: (number % KINDS) as u32,
+            cap: u32::MAX,
+            due: u32::MAX,
+            rank: [0.0; PHASES],
+        };
         Ok(Self {
             placement: placement.clone(),
             flags: flags.to_vec(),
@@ -162,6 +209,7 @@ impl Decoder {
             limit: limits,
             memory,
             homes: (0..placement.stages()).map(home).collect(),
+            lanes: rows.rows.iter().enumerate().map(lane).collect(),
             starts: Vec::new(),
             rows,
             state: State::default(),
@@ -181,27 +229,26 @@ impl Decoder {
             });
         }
         self.reset();
+        self.obey(policy);
         let mut left: u64 = self.rows.rows.iter().map(|row| u64::from(row.count)).sum();
         for d in 0..self.memory.len() {
-            self.choose(d, policy);
+            self.choose(d);
         }
         while left > 0 {
-            let (mut device, mut best) = (0, (f64::INFINITY, NO_ROW));
+            let (mut device, mut start) = (0, f64::INFINITY);
             for (d, next) in self.state.next.iter().enumerate() {
-                if next.0 < best.0 {
-                    (device, best) = (d, *next);
-                }
+                (device, start) = if *next < start { (d, *next) } else { (device, start) };
             }
-            debug_assert!(best.1 != NO_ROW, "reservations keep some device able to act");
-            if best.1 == NO_ROW {
+            debug_assert!(start < f64::INFINITY, "reservations keep some device able to act");
+            if start == f64::INFINITY {
                 let why = "no device can act".to_owned();
                 return Err(PipelineError::Memory { schedule: "list scheduler".to_owned(), why });
             }
-            let receiver = self.run(device, best);
+            let receiver = self.run(device, start);
             left -= 1;
-            self.choose(device, policy);
+            self.choose(device);
             if let Some(receiver) = receiver.filter(|receiver| *receiver != device) {
-                self.choose(receiver, policy);
+                self.choose(receiver);
             }
         }
         let state = &self.state;
@@ -247,26 +294,41 @@ impl Decoder {
                 state.arrival[row * m..row * m + info.count as usize].fill(0.0);
             }
         }
-        state.next.clear();
-        state.next.resize(devices, (f64::INFINITY, NO_ROW));
+        fill(&mut state.next, devices, f64::INFINITY);
+        fill(&mut state.earliest, devices, f64::INFINITY);
+        zero(&mut state.next_row, devices);
         state.ran.iter_mut().for_each(Vec::clear);
         state.ran.resize(devices, Vec::new());
     }
 
-    /// Runs the next pass of a row; the device that may now choose otherwise.
-    fn run(&mut self, device: usize, (start, row): (f64, u32)) -> Option<usize> {
-        let (state, row) = (&mut self.state, row as usize);
-        let info = &self.rows.rows[row];
-        let end = start + info.duration;
+    /// Copies the rules of a policy to the rows.
+    fn obey(&mut self, policy: &Policy) {
+        for (lanes, rules) in self.lanes.chunks_exact_mut(KINDS).zip(policy) {
+            for (kind, lane) in lanes.iter_mut().enumerate() {
+                lane.hold = rules.hold;
+                lane.cap = rules.cap.max(1);
+                lane.due = rules.due.max(1);
+                // `max` turns NaN into a number.
+                lane.rank = std::array::from_fn(|phase| rules.rank[phase][kind].max(f32::MIN));
+            }
+        }
+    }
+
+    /// Runs the next pass of a device from `start` on; the device that may now choose otherwise.
+    fn run(&mut self, device: usize, start: f64) -> Option<usize> {
+        let state = &mut self.state;
+        let row = state.next_row[device] as usize;
+        let lane = &self.lanes[row];
+        let end = start + lane.duration;
         state.clock[device] = end;
         if state.first_start[device] < 0.0 {
             state.first_start[device] = start;
         }
         state.ran[device].push(row as u32);
         state.done[row] += 1;
-        state.held[row / KINDS] += info.takes + info.frees;
-        state.held_by_device[device] += info.takes + info.frees;
-        match row % KINDS {
+        state.held[lane.stage as usize] += lane.leaves;
+        state.held_by_device[device] += lane.leaves;
+        match lane.kind {
             0 => state.forwards_left[device] -= 1,
             1 => {
                 state.backwards_done[device] += 1;
@@ -274,16 +336,21 @@ impl Decoder {
             }
             _ => {}
         }
-        let (to, hop) = info.feeds?;
-        let to = to as usize;
-        state.arrival[to * self.microbatches + state.made[to] as usize] = end + hop;
+        let to = lane.feeds as usize;
+        let next = self.lanes.get(to)?;
+        let arrival = end + lane.hop;
+        state.arrival[to * self.microbatches + state.made[to] as usize] = arrival;
         state.made[to] += 1;
-        // Inputs queue up in order: behind another one this changes nothing for the receiver.
-        (state.made[to] == state.done[to] + 1).then_some(self.rows.rows[to].device as usize)
+        let receiver = next.device as usize;
+        // Inputs queue up in order: behind another one this changes nothing for the receiver; nor does one that comes
+        // later than the receiver would wait for it.
+        let is_next = state.made[to] == state.done[to] + 1;
+        let in_time = arrival <= state.earliest[receiver] + next.hold.max(0.0);
+        (is_next && in_time).then_some(receiver)
     }
 
     /// Finds what a device runs next.
-    fn choose(&mut self, device: usize, policy: &Policy) {
+    fn choose(&mut self, device: usize) {
         let mut starts = std::mem::take(&mut self.starts);
         starts.clear();
         let state = &self.state;
@@ -291,56 +358,45 @@ impl Decoder {
         let clock = state.clock[device];
         let mut earliest = f64::INFINITY;
         for &row in &self.rows.of_device[device] {
-            let (stage, kind) = (row as usize / KINDS, row as usize % KINDS);
-            let (done, made) = (state.done[row as usize], state.made[row as usize]);
+            let number = row as usize;
+            let (done, made) = (state.done[number], state.made[number]);
             if done >= made {
                 continue;
             }
-            let fits = match kind {
-                0 => self.admits(stage, device, &policy[stage]),
+            let lane = &self.lanes[number];
+            let (time, rank) = match lane.kind {
+                0 if !self.admits(lane, device) => continue,
                 // A backward that recomputes takes memory; weight passes that are due make room for it.
-                1 => state.held_by_device[device] + self.rows.rows[row as usize].takes <= self.limit[device],
-                _ => true,
+                1 if state.held_by_device[device] + lane.takes > self.limit[device] => continue,
+                2 => (clock, if made - done >= lane.due { f32::MAX } else { lane.rank[phase] }),
+                _ => (state.arrival[number * self.microbatches + done as usize].max(clock), lane.rank[phase]),
             };
-            if !fits {
-                continue;
-            }
-            let start = if kind == 2 { clock } else { self.arrived(row, done).max(clock) };
-            earliest = if start < earliest { start } else { earliest };
-            starts.push((start, row));
+            earliest = if time < earliest { time } else { earliest };
+            starts.push(Start { time, hold: lane.hold, rank, row });
         }
         // Highest rank first; a later start is accepted within the hold of the stage that is waited for.
-        let mut best = (f64::INFINITY, NO_ROW);
-        let mut best_rank = f32::NEG_INFINITY;
-        for &(start, row) in &starts {
-            let (stage, kind) = (row as usize / KINDS, row as usize % KINDS);
-            let rules = &policy[stage];
-            if start > earliest + rules.hold {
+        let mut best = Start { time: f64::INFINITY, hold: 0.0, rank: f32::NEG_INFINITY, row: NO_ROW };
+        for start in &starts {
+            if start.time > earliest + start.hold {
                 continue;
             }
-            let is_due = kind == 2 && state.made[row as usize] - state.done[row as usize] >= rules.due.max(1);
-            // `max` turns NaN into a number.
-            let rank = if is_due { f32::MAX } else { rules.rank[phase][kind].max(f32::MIN) };
-            if rank > best_rank || (rank == best_rank && start < best.0) {
-                best_rank = rank;
-                best = (start, row);
+            if start.rank > best.rank || (start.rank == best.rank && start.time < best.time) {
+                best = *start;
             }
         }
-        self.state.next[device] = best;
+        self.state.next[device] = best.time;
+        self.state.next_row[device] = best.row;
+        self.state.earliest[device] = earliest;
         self.starts = starts;
     }
 
-    fn arrived(&self, row: u32, done: u32) -> f64 {
-        self.state.arrival[row as usize * self.microbatches + done as usize]
-    }
-
     /// Whether a forward may take memory: within its cap, and with room for one activation of each later chunk.
-    fn admits(&self, stage: usize, device: usize, rules: &StagePolicy) -> bool {
-        let state = &self.state;
+    fn admits(&self, lane: &Lane, device: usize) -> bool {
+        let (state, stage) = (&self.state, lane.stage as usize);
         let home = &self.homes[stage];
         // In flight until the last pass of the stage: W if it has one, else the backward.
         let in_flight = state.done[KINDS * stage] - state.done[home.last_row as usize];
-        if home.trains && in_flight >= rules.cap.max(1) {
+        if home.trains && in_flight >= lane.cap {
             return false;
         }
         let mut held = home.held;

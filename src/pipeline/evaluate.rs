@@ -37,6 +37,38 @@ pub struct Times {
     pub mean_span: f64,
 }
 
+/// What the inner loop reads and writes of a row.
+#[derive(Debug, Clone, Copy)]
+struct Lane {
+    duration: f64,
+    /// Memory taken at its start, and what of it remains at its end.
+    takes: f64,
+    leaves: f64,
+    /// Time to the lane that waits for its output.
+    hop: f64,
+    /// Next arrival to read, and to write.
+    read: usize,
+    write: usize,
+    /// The lane that waits for its output, and the weight passes that it makes due; [`NO_LANE`] for none.
+    feeds: u32,
+    weight: u32,
+    device: u32,
+}
+
+const NO_LANE: u32 = u32::MAX;
+
+/// Where a device is.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    at: usize,
+    clock: f64,
+    first_start: f64,
+    held: f64,
+    peak: f64,
+    /// Time of the passes to come.
+    left: f64,
+}
+
 /// Evaluates orders; keeps its buffers.
 #[derive(Debug, Clone)]
 pub struct Evaluator {
@@ -46,14 +78,12 @@ pub struct Evaluator {
     flags: Vec<StageFlags>,
     m: usize,
     total: usize,
-    position: Vec<usize>,
-    clock: Vec<f64>,
-    first_start: Vec<f64>,
-    done: Vec<u32>,
-    made: Vec<u32>,
+    /// Work of each device.
+    work: Vec<f64>,
+    lanes: Vec<Lane>,
+    places: Vec<Place>,
+    /// Arrival of inputs, by row and micro-batch; zero for rows that wait for none.
     arrival: Vec<f64>,
-    /// By device: time of the passes to come.
-    left: Vec<f64>,
 }
 
 impl Evaluator {
@@ -77,63 +107,42 @@ impl Evaluator {
         };
         let mut all_flags = flags.to_vec();
         all_flags.resize(placement.stages(), StageFlags::default());
+        let lane = |(number, row): (usize, &super::rows::Row)| Lane {
+            duration: row.duration,
+            takes: row.takes,
+            leaves: row.takes + row.frees,
+            hop: row.feeds.map_or(0.0, |(_, hop)| hop),
+            read: 0,
+            write: 0,
+            feeds: row.feeds.map_or(NO_LANE, |(to, _)| to),
+            weight: if number % KINDS == 1 { number as u32 + 1 } else { NO_LANE },
+            device: row.device,
+        };
+        let work = |own: &Vec<u32>| {
+            own.iter().map(|row| &rows.rows[*row as usize]).map(|row| f64::from(row.count) * row.duration).sum()
+        };
         Ok(Self {
             memory: (0..placement.devices()).map(room).collect(),
             total: rows.rows.iter().map(|row| row.count as usize).sum(),
+            work: rows.of_device.iter().map(work).collect(),
+            lanes: rows.rows.iter().enumerate().map(lane).collect(),
+            places: Vec::new(),
             arrival: vec![0.0; rows.rows.len() * m],
             placement: placement.clone(),
             flags: all_flags,
             m,
             rows,
-            position: Vec::new(),
-            clock: Vec::new(),
-            first_start: Vec::new(),
-            done: Vec::new(),
-            made: Vec::new(),
-            left: Vec::new(),
         })
     }
 
     /// The worth of an order.
     pub fn evaluate(&mut self, orders: &[Vec<u32>]) -> Worth {
-        let devices = self.memory.len();
         self.reset();
         let mut reached = 0;
         loop {
             let before = reached;
-            for (device, order) in orders.iter().enumerate().take(devices) {
-                let mut clock = self.clock[device];
-                let from = self.position[device];
-                let mut at = from;
-                while let Some(&row) = order.get(at) {
-                    let row = row as usize;
-                    let Some(info) = self.rows.rows.get(row) else { break };
-                    let done = self.done[row];
-                    if done >= self.made[row] || info.device as usize != device {
-                        break;
-                    }
-                    if row % KINDS < 2 {
-                        let arrival = self.arrival[row * self.m + done as usize];
-                        clock = if arrival > clock { arrival } else { clock };
-                    }
-                    if at == 0 {
-                        self.first_start[device] = clock;
-                    }
-                    clock += info.duration;
-                    self.done[row] = done + 1;
-                    if let Some((to, hop)) = info.feeds {
-                        let made = self.made[to as usize];
-                        self.arrival[to as usize * self.m + made as usize] = clock + hop;
-                        self.made[to as usize] = made + 1;
-                    }
-                    if row % KINDS == 1 {
-                        self.made[row + 1] += 1;
-                    }
-                    at += 1;
-                }
-                self.clock[device] = clock;
-                self.position[device] = at;
-                reached += at - from;
+            for (device, order) in orders.iter().enumerate().take(self.memory.len()) {
+                reached += self.advance(device, order, |_, _| {});
             }
             if reached == before {
                 break;
@@ -142,59 +151,70 @@ impl Evaluator {
         if reached < self.total {
             return Worth::Stuck(self.total - reached);
         }
-        let excess = self.excess(orders);
-        if excess > 1e-9 {
-            return Worth::Exceeds(excess);
+        let (mut excess, mut times) = (0.0, Decoded::default());
+        for (place, &room) in self.places.iter().zip(&self.memory) {
+            if place.peak > room {
+                excess += (place.peak - room) / room.max(f64::MIN_POSITIVE);
+            }
+            times.makespan = times.makespan.max(place.clock);
+            times.span = times.span.max(place.clock - place.first_start);
         }
-        let spans = self.clock.iter().zip(&self.first_start).map(|(end, start)| end - start);
-        let makespan = self.clock.iter().copied().fold(0.0, f64::max);
-        Worth::Runs(Decoded { makespan, span: spans.fold(0.0, f64::max) })
+        if excess > 1e-9 { Worth::Exceeds(excess) } else { Worth::Runs(times) }
+    }
+
+    /// Runs a device from where it is as far as its inputs are there; how many passes that were. `note` gets position
+    /// and start of each.
+    #[inline]
+    fn advance(&mut self, device: usize, order: &[u32], mut note: impl FnMut(usize, f64)) -> usize {
+        let Self { lanes, arrival, places, .. } = self;
+        let mut place = places[device];
+        let from = place.at;
+        for &row in order.get(from..).unwrap_or_default() {
+            let Some(lane) = lanes.get_mut(row as usize) else { break };
+            if lane.read >= lane.write || lane.device as usize != device {
+                break;
+            }
+            let ready = arrival[lane.read];
+            lane.read += 1;
+            let Lane { duration, takes, leaves, hop, feeds, weight, .. } = *lane;
+            place.clock = if ready > place.clock { ready } else { place.clock };
+            if place.at == 0 {
+                place.first_start = place.clock;
+            }
+            note(place.at, place.clock);
+            place.clock += duration;
+            place.left -= duration;
+            let held = place.held + takes;
+            place.peak = if held > place.peak { held } else { place.peak };
+            place.held += leaves;
+            if let Some(next) = lanes.get_mut(feeds as usize) {
+                arrival[next.write] = place.clock + hop;
+                next.write += 1;
+            }
+            if let Some(due) = lanes.get_mut(weight as usize) {
+                due.write += 1;
+            }
+            place.at += 1;
+        }
+        places[device] = place;
+        place.at - from
     }
 
     fn reset(&mut self) {
-        let (devices, rows) = (self.memory.len(), self.rows.rows.len());
-        self.position.clear();
-        self.position.resize(devices, 0);
-        for buffer in [&mut self.clock, &mut self.first_start] {
-            buffer.clear();
-            buffer.resize(devices, 0.0);
+        self.places.clear();
+        self.places.extend(self.work.iter().map(|work| Place { left: *work, ..Place::default() }));
+        // Sources have all their inputs from the start, at time zero; arrivals of other rows are written before read,
+        // but for weight passes, which wait for their own device only.
+        for (number, (lane, row)) in self.lanes.iter_mut().zip(&self.rows.rows).enumerate() {
+            let is_source = !row.needs && number % KINDS < 2;
+            lane.read = number * self.m;
+            lane.write = lane.read + if is_source { row.count as usize } else { 0 };
         }
-        self.done.clear();
-        self.done.resize(rows, 0);
-        self.made.clear();
-        // Sources have all their inputs from the start, at time zero; arrivals of other rows are written before read.
-        self.made.extend(
-            self.rows.rows.iter().enumerate().map(
-                |(row, info)| {
-                    if !info.needs && row % KINDS < 2 { info.count } else { 0 }
-                },
-            ),
-        );
-    }
-
-    /// Sum over devices of the memory above the limit, relative to it.
-    fn excess(&self, orders: &[Vec<u32>]) -> f64 {
-        let mut excess = 0.0;
-        for (order, &room) in orders.iter().zip(&self.memory) {
-            if room == f64::INFINITY {
-                continue;
-            }
-            let (mut held, mut peak) = (0.0f64, 0.0f64);
-            for &row in order {
-                let info = &self.rows.rows[row as usize];
-                held += info.takes;
-                peak = if held > peak { held } else { peak };
-                held += info.frees;
-            }
-            excess += (peak - room).max(0.0) / room.max(f64::MIN_POSITIVE);
-        }
-        excess
     }
 
     /// Total time of the passes of a device.
     pub fn work(&self, device: usize) -> f64 {
-        let own = self.rows.of_device.get(device).into_iter().flatten();
-        own.map(|row| &self.rows.rows[*row as usize]).map(|row| f64::from(row.count) * row.duration).sum()
+        self.work.get(device).copied().unwrap_or(0.0)
     }
 
     /// Time of one pass of a row.
@@ -236,52 +256,17 @@ impl Evaluator {
     pub fn time(&mut self, orders: &[Vec<u32>], latest: f64, by_span: bool, starts: &mut [Vec<f64>]) -> Option<Times> {
         let devices = self.memory.len();
         self.reset();
-        self.left.clear();
-        self.left.extend((0..devices).map(|d| {
-            self.rows.of_device[d].iter().fold(0.0, |sum, row| {
-                let row = &self.rows.rows[*row as usize];
-                sum + f64::from(row.count) * row.duration
-            })
-        }));
         let mut reached = 0;
         while reached < self.total {
             let before = reached;
             for (device, order) in orders.iter().enumerate() {
-                let (mut clock, from) = (self.clock[device], self.position[device]);
-                let (mut at, mut busy) = (from, 0.0);
-                let starts = &mut starts[device];
-                while let Some(&row) = order.get(at) {
-                    let row = row as usize;
-                    let info = &self.rows.rows[row];
-                    let done = self.done[row];
-                    if done >= self.made[row] {
-                        break;
-                    }
-                    if row % KINDS < 2 {
-                        let arrival = self.arrival[row * self.m + done as usize];
-                        clock = if arrival > clock { arrival } else { clock };
-                    }
-                    starts[at] = clock;
-                    clock += info.duration;
-                    busy += info.duration;
-                    self.done[row] = done + 1;
-                    if let Some((to, hop)) = info.feeds {
-                        let made = self.made[to as usize];
-                        self.arrival[to as usize * self.m + made as usize] = clock + hop;
-                        self.made[to as usize] = made + 1;
-                    }
-                    if row % KINDS == 1 {
-                        self.made[row + 1] += 1;
-                    }
-                    at += 1;
-                }
-                if at > from {
-                    self.clock[device] = clock;
-                    self.position[device] = at;
-                    self.left[device] -= busy;
-                    reached += at - from;
-                    let first = if by_span { starts[0] } else { 0.0 };
-                    if clock - first + self.left[device] > latest {
+                let starts = &mut starts[device][..order.len()];
+                let ran = self.advance(device, order, |at, start| starts[at] = start);
+                if ran > 0 {
+                    reached += ran;
+                    let place = &self.places[device];
+                    let first = if by_span { place.first_start } else { 0.0 };
+                    if place.clock - first + place.left > latest {
                         return None;
                     }
                 }
@@ -291,8 +276,8 @@ impl Evaluator {
             }
         }
         let mut times = Times { makespan: 0.0, span: 0.0, mean_end: 0.0, mean_span: 0.0 };
-        for (clock, starts) in self.clock.iter().zip(starts) {
-            let span = clock - starts.first().copied().unwrap_or(0.0);
+        for Place { clock, first_start, .. } in &self.places {
+            let span = clock - first_start;
             times.makespan = times.makespan.max(*clock);
             times.span = times.span.max(span);
             times.mean_end += clock / devices as f64;

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 pub const SCHEMA: &str = "espalier/plan/1";
 
 /// Every key of the format.
-pub const KEYS: [&str; 19] = [
+pub const KEYS: [&str; 20] = [
     "schema",
     "question",
     "plan",
@@ -41,6 +41,7 @@ pub const KEYS: [&str; 19] = [
     "recommended",
     "reasons",
     "placement",
+    "schedule",
     "cost_options",
     "notes",
 ];
@@ -54,6 +55,8 @@ pub struct PlanFile {
     pub plan: Plan,
     /// What the file says that the plan costs, if it does.
     pub stated: Option<Stated>,
+    /// The schedule that it runs, as written; without one, 1F1B or interleaved 1F1B.
+    pub schedule: Option<Value>,
     /// What the cost model took into account, as written.
     pub cost_options: Option<Value>,
 }
@@ -76,6 +79,8 @@ struct Document {
     plan: Plan,
     #[serde(default)]
     estimate: Option<Stated>,
+    #[serde(default)]
+    schedule: Option<Value>,
     #[serde(default)]
     cost_options: Option<Value>,
 }
@@ -104,9 +109,9 @@ impl PlanFile {
             let found = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
             return Err(InputError::new(Kind::Unsupported).at("schema").found(found).expected(SCHEMA).in_file(name));
         }
-        let Document { _schema: _, question, plan, estimate, cost_options } = read::parse(text, name)?;
+        let Document { _schema: _, question, plan, estimate, schedule, cost_options } = read::parse(text, name)?;
         question.validate().map_err(|e| e.inside("question").in_file(name))?;
-        Ok(Self { question, plan, stated: estimate, cost_options })
+        Ok(Self { question, plan, stated: estimate, schedule, cost_options })
     }
 }
 

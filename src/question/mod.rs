@@ -18,7 +18,7 @@ mod options;
 mod source;
 
 pub use constraint::{Constraint, Dim, Values};
-pub use options::SearchOptions;
+pub use options::{ScheduleChoice, SearchOptions};
 pub use source::{ClusterSource, ModelSource};
 
 use crate::cluster::Cluster;

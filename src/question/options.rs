@@ -10,6 +10,20 @@ const MOST_THREADS: usize = 4096;
 /// Most alternatives that anybody reads.
 const MOST_ALTERNATIVES: usize = 10_000;
 
+/// Which order the passes of a plan run in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ScheduleChoice {
+    /// Plain 1F1B: one chunk per stage.
+    #[serde(rename = "1f1b")]
+    OneF1B,
+    /// Interleaved 1F1B: several chunks per stage.
+    #[serde(rename = "interleaved")]
+    Interleaved,
+    /// The best that is found, together with the plan.
+    #[serde(rename = "auto")]
+    Auto,
+}
+
 /// Options of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -39,9 +53,22 @@ pub struct SearchOptions {
     /// Threads; all cores if absent. Never changes the answer of a search without `max_time`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<usize>,
+    /// Order of the passes; 1F1B or interleaved 1F1B, whichever is better, if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<ScheduleChoice>,
+    /// Share by which input and weight gradients as passes of their own take longer than both in one.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub split_penalty: f64,
+    /// Most schedules to evaluate per plan whose schedule is searched; a number that suits the size if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule_evals: Option<u64>,
     /// Framework whose rules the plan must obey.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
+}
+
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
 }
 
 impl Default for SearchOptions {
@@ -56,6 +83,9 @@ impl Default for SearchOptions {
             fix: Vec::new(),
             forbid: Vec::new(),
             threads: None,
+            schedule: None,
+            split_penalty: 0.0,
+            schedule_evals: None,
             target: None,
         }
     }
@@ -80,6 +110,12 @@ impl SearchOptions {
         }
         if let Some(gap) = self.target_gap.filter(|gap| !(gap.is_finite() && *gap >= 0.0)) {
             return value("target_gap", &gap, "a fraction of at least 0, e.g. 0.01");
+        }
+        if self.schedule_evals == Some(0) {
+            return value("schedule_evals", &0, "at least 1");
+        }
+        if !(self.split_penalty.is_finite() && self.split_penalty >= 0.0) {
+            return value("split_penalty", &self.split_penalty, "a fraction of at least 0, e.g. 0.03");
         }
         if !(1..=MOST_ALTERNATIVES).contains(&self.top) {
             return value("top", &self.top, "1 to 10000");

@@ -22,6 +22,9 @@ pub fn check(checked: &Checked, stated: Option<&Stated>, inputs: &Inputs, style:
     let mut out = paragraph("", &question(inputs));
     let _ = writeln!(out, "\n{}", style.title("Given plan"));
     out.push_str(&priced(&checked.plan, &checked.estimate, inputs, &spine, style));
+    if let Some(schedule) = &checked.schedule {
+        out.push_str(&super::joint::checked(schedule, style));
+    }
     if !checked.overflows.is_empty() {
         let _ = writeln!(out, "\n{}", style.bad("Does not fit"));
         let mut table = Table::new(&[

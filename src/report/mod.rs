@@ -8,6 +8,7 @@ mod breakdown;
 mod calibration;
 mod check;
 mod galvatron;
+mod joint;
 mod launch;
 mod layers;
 

@@ -93,6 +93,9 @@ pub fn plan(answer: &Answer, inputs: &Inputs, style: Style) -> String {
     let mut out = paragraph("", &question(inputs));
     let _ = writeln!(out, "\n{}", style.title("Best plan"));
     out.push_str(&priced(&answer.plan, &answer.estimate, inputs, &spine, style));
+    if let Some(schedule) = &answer.schedule {
+        out.push_str(&super::joint::schedule(schedule, answer, style));
+    }
     out.push('\n');
     out.push_str(&uniform(answer, inputs, &spine, style));
     out.push_str(&alternatives(answer, inputs, &spine, style));

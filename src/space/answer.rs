@@ -3,6 +3,7 @@
 use crate::cost::CostOptions;
 use crate::estimate::Estimate;
 use crate::plan::Plan;
+use crate::space::schedule::joint::PlanSchedule;
 use serde::Serialize;
 
 /// A plan with its price.
@@ -118,6 +119,9 @@ pub struct Answer {
     pub reasons: Vec<Reason>,
     /// Where the stages stand, for clusters small enough to list.
     pub placement: Vec<StagePlacement>,
+    /// The schedule of the plan, where one was searched; the price is that of the plan under it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<PlanSchedule>,
     /// What the cost model took into account.
     pub cost_options: CostOptions,
     /// Assumptions and remarks.

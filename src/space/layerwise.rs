@@ -160,7 +160,7 @@ impl<'a> LayerwiseSpace<'a> {
     }
 
     /// Least time of all parts for one micro-batch, summed over stages, in the frame of `task`.
-    fn ideal_work(&self, task: usize) -> f64 {
+    pub fn ideal_work(&self, task: usize) -> f64 {
         let mesh = self.frames[self.frame_of[task]];
         let samples = self.estimator.job.global_batch as f64 / mesh.micro_batches as f64;
         self.ideal * samples / mesh.stage_devices as f64

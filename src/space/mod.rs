@@ -16,6 +16,7 @@ pub mod outer;
 pub mod planner;
 pub mod profile;
 pub mod schedule;
+pub mod scheduled;
 pub mod strategies;
 pub mod table;
 pub mod target;
@@ -23,6 +24,7 @@ pub mod tasks;
 pub mod tree;
 pub mod uniform;
 pub mod why_not;
+pub mod without_bubble;
 pub mod worth;
 
 pub use layerwise::LayerwiseSpace;

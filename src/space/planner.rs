@@ -14,7 +14,7 @@ use crate::estimate::{Estimate, EstimateError, Estimator};
 use crate::job::Job;
 use crate::model::{Model, Stream, SublayerKind};
 use crate::plan::{LayerStrategy, PartClass, PartKind, Plan, Recompute, Spine};
-use crate::question::{Dim, SearchOptions};
+use crate::question::{Dim, ScheduleChoice, SearchOptions};
 use crate::rules::targets::Target;
 use crate::search::backend::Backend;
 use crate::search::budget::{Budget, Interrupt, Stop};
@@ -89,7 +89,7 @@ const HOPELESS: f64 = 1.5;
 /// Uniform plans kept as seeds and alternatives.
 const UNIFORM: usize = 32;
 /// Clusters up to this size are listed device by device.
-const LISTED_DEVICES: u64 = 64;
+pub(super) const LISTED_DEVICES: u64 = 64;
 
 impl Inputs {
     /// The one pool that is planned for.
@@ -135,7 +135,12 @@ impl Inputs {
     }
 
     fn admits_task(&self, t: &TaskKey) -> bool {
-        self.search.admits(Dim::Pp, u64::from(t.pipeline)) && self.search.admits(Dim::Vpp, u64::from(t.chunks))
+        let usual = match self.search.schedule {
+            Some(ScheduleChoice::OneF1B) => t.chunks == 1,
+            Some(ScheduleChoice::Interleaved) => t.chunks > 1,
+            Some(ScheduleChoice::Auto) | None => true,
+        };
+        usual && self.search.admits(Dim::Pp, u64::from(t.pipeline)) && self.search.admits(Dim::Vpp, u64::from(t.chunks))
     }
 
     /// Runs `f` on the space of the question.
@@ -150,7 +155,10 @@ impl Inputs {
             self.admits(s, part, experts, mesh) && target.as_ref().is_none_or(|t| t.allows(s, experts, mesh))
         };
         let runs = |t: &TaskKey| target.as_ref().is_none_or(|r| r.allows_task(t.pipeline, t.chunks, t.micro_batches));
-        let limits = format!("{:?} {:?} {:?}", self.search.fix, self.search.forbid, self.search.target);
+        let mut limits = format!("{:?} {:?} {:?}", self.search.fix, self.search.forbid, self.search.target);
+        if let Some(usual) = self.search.schedule.filter(|schedule| *schedule != ScheduleChoice::Auto) {
+            limits.push_str(&format!(" {usual:?}"));
+        }
         let space = LayerwiseSpace::new(estimator, &allowed, &|t| self.admits_task(t) && runs(t), &limits);
         Ok(f(space))
     }
@@ -196,7 +204,8 @@ fn answer(
         let seeds = uniform::seeds(&space, &uniform);
         space.set_seeds(seeds);
     }
-    let outcome = search(inputs, &space, backend, &uniform, (interrupt.clone(), observer, checkpoint), started)?;
+    let watched = (interrupt.clone(), observer, checkpoint);
+    let outcome = search(inputs, &space, backend, &uniform, watched, started)?;
     // A search that was stopped before it had a plan leaves the best uniform one.
     let found = outcome.best.as_ref().filter(|b| b.score.is_feasible()).map(|b| b.solution.clone());
     let found = found.or_else(|| uniform.iter().find_map(|u| Some(u.choice(&space)?.0)));
@@ -206,7 +215,12 @@ fn answer(
         }
         return Err(PlanError::Infeasible(Box::new(diagnose::infeasible(inputs, &space, !quick))));
     };
-    compose(inputs, &space, &outcome, &best, &uniform, Timing { started, first_plan_s, backend })
+    let mut answer = compose(inputs, &space, &outcome, &best, &uniform, Timing { started, first_plan_s, backend })?;
+    if inputs.search.schedule == Some(ScheduleChoice::Auto) {
+        super::scheduled::schedule(inputs, &space, &outcome, &uniform, &mut answer, (interrupt, deadline))?;
+        answer.search.wall_s = started.elapsed().as_secs_f64();
+    }
+    Ok(answer)
 }
 
 struct Timing<'b> {
@@ -314,6 +328,7 @@ fn compose(
             stop_reason: outcome.stop,
         },
         alternatives,
+        schedule: None,
         cost_options: inputs.cost,
         plan,
         estimate,

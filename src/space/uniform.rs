@@ -191,7 +191,7 @@ fn of_frame(space: &LayerwiseSpace, mesh: Mesh, tasks: &[usize], experts: &[bool
     found
 }
 
-type ClassPrice = (f64, crate::cost::PartPrice, LayerStrategy);
+pub(super) type ClassPrice = (f64, crate::cost::PartPrice, LayerStrategy);
 
 /// Hops by stage and class.
 type Hops = Vec<Vec<f64>>;
@@ -235,7 +235,12 @@ fn has_room(space: &LayerwiseSpace, parts: &[ClassPrice], mesh: Mesh) -> bool {
 }
 
 /// Work (F + B), price and strategy by class; `None` when some part cannot take the strategy.
-fn prices(space: &LayerwiseSpace, strategy: &LayerStrategy, experts: &[bool], mesh: Mesh) -> Option<Vec<ClassPrice>> {
+pub(super) fn prices(
+    space: &LayerwiseSpace,
+    strategy: &LayerStrategy,
+    experts: &[bool],
+    mesh: Mesh,
+) -> Option<Vec<ClassPrice>> {
     let estimator = &space.estimator;
     let mut list = Vec::with_capacity(experts.len());
     for (part, &experts) in estimator.spine.classes.iter().zip(experts) {

@@ -107,6 +107,8 @@ pub fn all() -> Vec<Instance> {
     add("tied head on a pair", true, llama(8, 2048, true, 32000), pairs(2, 9.0, 50.0, 0.0), 4, 2048, &every);
     add("tied head on a roomier pair", true, llama(8, 2048, true, 32000), pairs(2, 10.0, 50.0, 0.0), 4, 2048, &every);
     add("ten narrow layers on a pair", true, gpt2(10, 1536), pairs(2, 6.0, 50.0, 0.0), 16, 1024, &every);
+    add("nine narrow layers on a slow pair", true, gpt2(9, 1536), pairs(2, 5.5, 20.0, 0.0), 8, 1024, &every);
+    add("tied head, larger batch", true, llama(7, 2048, true, 32000), pairs(2, 8.5, 50.0, 0.0), 16, 1024, &every);
     add("even links", true, llama(6, 2048, false, 32000), pairs(4, 4.5, 100.0, 100.0), 8, 1024, &some);
     add("even links, less tight", true, llama(6, 2048, false, 32000), pairs(4, 5.0, 100.0, 100.0), 8, 1024, &some);
     add("even links, roomy", true, llama(6, 2048, false, 32000), pairs(4, 6.0, 100.0, 100.0), 8, 1024, &some);

@@ -5,6 +5,7 @@
 //! search starts from every [`known`] schedule that applies, so its answer is never worse than any of them.
 
 pub mod file;
+pub mod joint;
 pub mod judge;
 pub mod known;
 pub mod of_plan;

@@ -1,0 +1,76 @@
+//! An answer of planning with a schedule of its own: candidates from the search, then plan and schedule together.
+
+use super::answer::{Answer, NEAR_TIE, ProvenBound};
+use super::explain;
+use super::fast::Choice;
+use super::layerwise::LayerwiseSpace;
+use super::planner::{Inputs, LISTED_DEVICES, PlanError};
+use super::schedule::joint::{Candidate, JointOptions, Source, search};
+use super::uniform::Uniform;
+use super::without_bubble::{ideal_of, without_bubble};
+use crate::question::Dim;
+use crate::search::budget::{Interrupt, Stop};
+use crate::search::outcome::Outcome;
+use std::time::Instant;
+
+/// Searches the schedule of `answer`, and of the plans beside it that a schedule may make better.
+///
+/// # Errors
+/// See [`PlanError`].
+pub fn schedule(
+    inputs: &Inputs,
+    space: &LayerwiseSpace<'_>,
+    outcome: &Outcome<Choice>,
+    uniform: &[Uniform],
+    answer: &mut Answer,
+    (interrupt, deadline): (Interrupt, Option<Instant>),
+) -> Result<(), PlanError> {
+    let planned = answer.estimate.iteration_time_s;
+    let is_over = || interrupt.is_raised() || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+    let free = without_bubble(space, planned, &is_over);
+    let candidate = |plan, source| Candidate { ideal_s: ideal_of(space, &plan), plan, source };
+    let mut candidates = vec![candidate(answer.plan.clone(), Source::BestPlan)];
+    let found = outcome.archive.iter().filter(|entry| entry.score.is_feasible());
+    candidates.extend(found.map(|entry| candidate(space.plan_of(&entry.solution), Source::RunnerUp)));
+    candidates.extend(uniform.iter().map(|u| candidate(u.plan(space), Source::Uniform)));
+    candidates.extend(free.uniform.iter().map(|(_, u)| candidate(u.plan(space), Source::WithoutBubble)));
+    let options = JointOptions {
+        seed: inputs.search.seed,
+        evaluations: inputs.search.schedule_evals,
+        split_penalty: inputs.search.split_penalty,
+        deadline,
+        interrupt: interrupt.clone(),
+    };
+    let allowed = |chunks: u32| inputs.search.admits(Dim::Vpp, u64::from(chunks));
+    let joint = search(&space.estimator, candidates, planned, &allowed, &options)?;
+    let bound = free.bound_s.min(planned);
+    let proven = |time: f64| ProvenBound { objective_s: bound.min(time), gap: time / bound.min(time) - 1.0 };
+    answer.bound = Some(proven(planned));
+    let Some(joint) = joint.filter(|joint| joint.estimate.iteration_time_s <= planned) else {
+        answer.notes.push("no schedule was found that beats the usual one of this plan".to_owned());
+        return Ok(());
+    };
+    if joint.origin != answer.plan
+        && let Ok(usual) = space.estimator.estimate(&joint.origin)
+    {
+        answer.reasons = explain::reasons(inputs, space, &joint.origin, &usual);
+    }
+    answer.placement = explain::placement(space, &joint.plan, LISTED_DEVICES);
+    answer.bound = Some(proven(joint.estimate.iteration_time_s));
+    for other in &mut answer.alternatives {
+        other.slower = other.estimate.iteration_time_s / joint.estimate.iteration_time_s - 1.0;
+        other.near_tie = other.slower.abs() <= NEAR_TIE;
+        other.gives_up = explain::difference(&joint.estimate, &other.estimate);
+    }
+    if let Some(target) = &inputs.search.target {
+        answer.notes.push(format!("`{target}` runs orders of its own: the schedule needs an executor of given orders"));
+    }
+    answer.fits = joint.estimate.fits;
+    answer.plan = joint.plan;
+    answer.estimate = joint.estimate;
+    answer.schedule = Some(joint.schedule);
+    if interrupt.is_raised() {
+        answer.search.stop_reason = Stop::Interrupted;
+    }
+    Ok(())
+}

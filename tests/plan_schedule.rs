@@ -1,0 +1,130 @@
+//! What a user can rely on of plans with a schedule of their own: never slower than under 1F1B, priced the same again,
+//! refused when broken, the same on any number of threads.
+
+mod cli;
+
+use cli::{run, run_with};
+use serde_json::{Value, json};
+
+/// Four stages with eight micro-batches: a bubble that a schedule can shorten.
+const ASKED: [&str; 16] = [
+    "plan",
+    "--model",
+    "gpt2-xl",
+    "--cluster",
+    "h100x4",
+    "--global-batch",
+    "8",
+    "--seq",
+    "1024",
+    "--fix",
+    "pp=4",
+    "--schedule-evals",
+    "48",
+    "--schedule",
+    "auto",
+    "--json",
+];
+
+fn asked(more: &[&str]) -> Value {
+    let ran = run(&[&ASKED[..], more].concat());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    ran.json()
+}
+
+/// Without what depends on the clock.
+fn timeless(mut document: Value) -> Value {
+    for key in ["wall_s", "cpu_s", "first_plan_s", "cache_hits"] {
+        document["search"].as_object_mut().unwrap().remove(key);
+    }
+    document["question"] = Value::Null;
+    document
+}
+
+fn number(document: &Value, path: &str) -> f64 {
+    document.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("{path} in {document}"))
+}
+
+#[test]
+fn a_searched_schedule_is_shorter_fits_and_is_priced_the_same_again() {
+    let plan = asked(&["--threads", "1"]);
+    assert_eq!(timeless(plan.clone()), timeless(asked(&["--threads", "2"])));
+    let found = number(&plan, "/schedule/iteration_time_s");
+    assert_eq!(found, number(&plan, "/estimate/iteration_time_s"));
+    let usual = number(&plan, "/schedule/planned_iteration_time_s");
+    assert!(found < usual * 0.99, "{found} {usual}");
+    let bound = number(&plan, "/schedule/bound_s");
+    assert!(bound <= found && number(&plan, "/bound/objective_s") <= bound);
+    // Interleaved 1F1B is among what it was compared with.
+    assert!(number(&plan, "/schedule/interleaved/iteration_time_s") >= found);
+    let usable = number(&plan, "/estimate/usable_memory_bytes");
+    let peaks = plan["schedule"]["peak_memory_bytes"].as_array().unwrap();
+    assert!(peaks.len() == 4 && peaks.iter().all(|peak| peak.as_f64().unwrap() <= usable));
+    // Its price again, from the file.
+    let checked = run_with(&["check", "-", "--json"], &plan.to_string());
+    assert_eq!(checked.code, 0, "{}", checked.err);
+    let checked = checked.json();
+    assert_eq!(checked["estimate"], plan["estimate"]);
+    assert_eq!(number(&checked, "/schedule/bubble"), number(&plan, "/schedule/bubble"));
+    // It is the plan that is exported, in its own seconds.
+    let trace = run_with(&["export", "-", "--to", "perfetto"], &plan.to_string());
+    let trace: Value = serde_json::from_str(&trace.out).unwrap();
+    let ends = trace["traceEvents"].as_array().unwrap().iter();
+    let last = ends.filter_map(|e| Some(e["ts"].as_f64()? + e["dur"].as_f64()?)).fold(0.0, f64::max);
+    assert!(last > 0.5e6 * found && last <= 1e6 * found, "{last} {found}");
+    let csv = run_with(&["export", "-", "--to", "torch-csv"], &plan.to_string());
+    assert_eq!(csv.out.lines().count(), 4, "{}", csv.out);
+}
+
+#[test]
+fn a_broken_schedule_of_a_plan_is_refused_by_device_and_position() {
+    let plan = asked(&[]);
+    let refused = |edit: &dyn Fn(&mut Value)| {
+        let mut broken = plan.clone();
+        edit(&mut broken["schedule"]["order"]);
+        let ran = run_with(&["check", "-", "--json"], &broken.to_string());
+        assert_eq!(ran.code, 2, "{} {}", ran.out, ran.err);
+        ran.error()
+    };
+    let error = refused(&|order| order["orders"][2][1] = json!("2Q0"));
+    assert_eq!(error["field"], "schedule.order.orders[2][1]", "{error}");
+    // The first forward of a device twice.
+    let error = refused(&|order| order["orders"][1][1] = order["orders"][1][0].clone());
+    let said = error["expected"].as_str().unwrap();
+    assert!(error["field"] == "schedule.order.orders" && said.contains("device 1, step 1"), "{error}");
+    let error = refused(&|order| {
+        let _ = order["orders"][3].as_array_mut().unwrap().pop();
+    });
+    assert!(error["expected"].as_str().unwrap().contains("device 3"), "{error}");
+    let error = refused(&|order| order["recompute"] = json!([0]));
+    assert_eq!(error["field"], "schedule.order.recompute", "{error}");
+    let mut other = plan.clone();
+    let has = plan["plan"]["micro_batches"].as_u64().unwrap();
+    other["plan"]["micro_batches"] = json!(if has == 8 { 4 } else { 8 });
+    let ran = run_with(&["check", "-", "--json"], &other.to_string());
+    assert!(ran.code == 2 && ran.err.contains("micro-batches"), "{}", ran.err);
+}
+
+#[test]
+fn gradients_that_are_dear_apart_stay_in_one() {
+    let cheap = asked(&[]);
+    let dear = asked(&["--split-penalty", "50%"]);
+    let names = |plan: &Value| plan["schedule"]["shape"].as_str().unwrap().to_owned();
+    assert!(names(&dear).contains("in one"), "{}", names(&dear));
+    assert!(number(&dear, "/schedule/iteration_time_s") >= number(&cheap, "/schedule/iteration_time_s"));
+    assert!(dear["schedule"]["compared"].as_array().unwrap().iter().any(|k| k["name"] == "interleaved_1f1b"));
+    let checked = run_with(&["check", "-", "--json"], &dear.to_string()).json();
+    assert_eq!(checked["estimate"], dear["estimate"]);
+}
+
+#[test]
+fn the_usual_schedules_can_be_asked_for() {
+    for (schedule, chunks) in [("1f1b", 1..=1), ("interleaved", 2..=64)] {
+        let ran = run(&[&ASKED[..14], &[schedule, "--json"]].concat());
+        let plan = ran.json();
+        assert!(chunks.contains(&plan["plan"]["chunks_per_stage"].as_u64().unwrap()), "{schedule}");
+        assert!(plan.get("schedule").is_none());
+        let grid = run_with(&["export", "-", "--to", "grid"], &plan.to_string());
+        assert_eq!(grid.out.lines().count(), 4, "{}", grid.out);
+    }
+}
