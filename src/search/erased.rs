@@ -46,6 +46,7 @@ trait Whole: Sync {
     fn bound(&self, s: &Part) -> Bound;
     fn solution(&self, s: &Part) -> AnySolution;
     fn key(&self, x: &Part) -> Key128;
+    fn niche(&self, x: &Part) -> u64;
     fn score(&self, x: &Part, fidelity: Fidelity) -> Score;
     fn space_log10(&self) -> Option<f64>;
     fn decomposes(&self) -> bool;
@@ -106,6 +107,9 @@ where
     }
     fn key(&self, x: &Part) -> Key128 {
         P::key(self, known(x))
+    }
+    fn niche(&self, x: &Part) -> u64 {
+        P::niche(self, known(x))
     }
     fn score(&self, x: &Part, fidelity: Fidelity) -> Score {
         P::score(self, known(x), fidelity)
@@ -192,6 +196,9 @@ impl Problem for Erased<'_> {
     }
     fn key(&self, x: &AnySolution) -> Key128 {
         self.0.key(&*x.0)
+    }
+    fn niche(&self, x: &AnySolution) -> u64 {
+        self.0.niche(&*x.0)
     }
     fn score(&self, x: &AnySolution, fidelity: Fidelity) -> Score {
         self.0.score(&*x.0, fidelity)
