@@ -3,7 +3,7 @@
 mod cli;
 
 use espalier::experiment::compare::compare;
-use espalier::experiment::results::{JOURNAL, RUNS, Results, TRACE};
+use espalier::experiment::results::{JOURNAL, RUNS, Results, TRACE, Verified};
 use espalier::experiment::runner::{RunOptions, run};
 use espalier::experiment::suite::Suite;
 use serde_json::Value;
@@ -107,10 +107,19 @@ fn a_race_run_twice_and_by_two_jobs_is_the_same_but_for_its_clocks() {
     // What is recorded reads back as it was, and every file follows from it.
     let read = Results::load(&a).unwrap();
     assert_eq!(read, results);
-    assert_eq!(read.verify(&a), Vec::<PathBuf>::new());
-    let touched = a.join("tables/area.md");
-    std::fs::write(&touched, std::fs::read_to_string(&touched).unwrap().replace("0.", "0,")).unwrap();
-    assert_eq!(read.verify(&a), [Path::new("tables/area.md")]);
+    assert_eq!(read.verify(&a).unwrap(), Verified { differing: Vec::new(), left_out: Vec::new() });
+    let info = left.keys().find(|path| path.starts_with("coco") && path.extension().is_some_and(|e| e == "tdat"));
+    let runs = left.keys().find(|path| path.starts_with("ioh") && path.extension().is_some_and(|e| e == "dat"));
+    for touched in [Path::new("tables/area.md"), info.unwrap(), runs.unwrap()] {
+        let text = std::fs::read_to_string(a.join(touched)).unwrap();
+        std::fs::write(a.join(touched), text.replacen("0.", "0,", 1)).unwrap();
+        assert_eq!(read.verify(&a).unwrap().differing, [touched]);
+        std::fs::write(a.join(touched), text).unwrap();
+    }
+    std::fs::write(a.join("tables/old.md"), "").unwrap();
+    std::fs::remove_dir_all(a.join("ioh")).unwrap();
+    let verified = read.verify(&a).unwrap();
+    assert_eq!((verified.differing, verified.left_out), (vec![PathBuf::from("tables/old.md")], vec!["ioh"]));
     let trace = std::fs::read_to_string(a.join(TRACE)).unwrap();
     let last = trace.trim_end().rfind('\n').unwrap();
     std::fs::write(a.join(TRACE), &trace[..=last]).unwrap();

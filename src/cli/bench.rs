@@ -128,17 +128,25 @@ fn in_columns(table: &crate::experiment::tables::Table, style: Style) -> String 
 
 fn verify(folder: &Path, output: &Output) -> Ended {
     let results = Results::load(folder)?;
-    let differing: Vec<String> = results.verify(folder).iter().map(|path| path.display().to_string()).collect();
+    let verified = results.verify(folder)?;
+    let differing: Vec<String> = verified.differing.iter().map(|path| path.display().to_string()).collect();
     let missing = results.manifest.runs - (results.runs.len() as u64).min(results.manifest.runs);
     let document = json!({
         "schema": "espalier/bench-verify/1",
         "runs": results.runs.len(),
         "missing_runs": missing,
         "differs": differing,
+        "left_out": verified.left_out,
         "verified": differing.is_empty() && missing == 0,
     });
+    let besides = match verified.left_out.as_slice() {
+        [] => String::new(),
+        parts => format!(" (left out: {})", parts.join(", ")),
+    };
     output.answer(&document, |_| match (differing.is_empty(), missing) {
-        (true, 0) => format!("{} runs: every table, plot and report is what the traces say\n", results.runs.len()),
+        (true, 0) => {
+            format!("{} runs: every table, plot and report is what the traces say{besides}\n", results.runs.len())
+        }
         _ => format!("{missing} runs missing; not what the traces say: {}\n", differing.join(", ")),
     })?;
     Ok(if differing.is_empty() && missing == 0 { ANSWERED } else { DOES_NOT_FIT })

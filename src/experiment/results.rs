@@ -104,13 +104,53 @@ impl Results {
         files
     }
 
-    /// Paths of derived files that are not what the traces say, or not there.
-    pub fn verify(&self, folder: &Path) -> Vec<PathBuf> {
-        let differs = |(path, text): &(PathBuf, String)| {
-            std::fs::read_to_string(folder.join(path)).map_or(true, |found| found != *text)
-        };
-        self.derived().into_iter().filter(differs).map(|(path, _)| path).collect()
+    /// Compares a folder with what the traces say.
+    pub fn verify(&self, folder: &Path) -> Result<Verified, ExperimentError> {
+        let mut derived = self.derived();
+        let left_out: Vec<&'static str> = INTERCHANGE.into_iter().filter(|part| !folder.join(part).exists()).collect();
+        derived.retain(|path, _| !left_out.iter().any(|part| path.starts_with(part)));
+        let mut differing: Vec<PathBuf> = Vec::new();
+        for (path, text) in &derived {
+            if std::fs::read(folder.join(path)).map_or(true, |found| found != text.as_bytes()) {
+                differing.push(path.clone());
+            }
+        }
+        let mut found = Vec::new();
+        for part in ["tables", "plots"].into_iter().chain(INTERCHANGE) {
+            below(&folder.join(part), &mut found)?;
+        }
+        let found = found.iter().filter_map(|path| path.strip_prefix(folder).ok());
+        differing.extend(found.filter(|path| !derived.contains_key(*path)).map(Path::to_owned));
+        differing.sort();
+        Ok(Verified { differing, left_out })
     }
+}
+
+/// Folders in other programs' formats: whole or not there at all.
+const INTERCHANGE: [&str; 2] = ["ioh", "coco"];
+
+/// How a folder compares with what its traces say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verified {
+    /// Paths of derived files that are not what the traces say, not there, or there without reason.
+    pub differing: Vec<PathBuf>,
+    /// Interchange folders that are not there.
+    pub left_out: Vec<&'static str>,
+}
+
+fn below(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), ExperimentError> {
+    if !folder.exists() {
+        return Ok(());
+    }
+    for entry in std::fs::read_dir(folder).map_err(file(folder))? {
+        let path = entry.map_err(file(folder))?.path();
+        if path.is_dir() {
+            below(&path, files)?;
+        } else {
+            files.push(path);
+        }
+    }
+    Ok(())
 }
 
 type Traces = BTreeMap<(String, String, u64), Vec<Point>>;

@@ -1,7 +1,8 @@
 //! Beam search, again and again with twice the width: prefixes of one length side by side, the best of which go on.
 //!
-//! Lowerre 1976, "The HARPY speech recognition system"; Zhang 1998, "Complete anytime beam search". Prefixes are ranked by
-//! their bound, then by the prior. A pass that had to drop nothing has proven its answer.
+//! Lowerre 1976, "The HARPY speech recognition system"; Zhang 1998, "Complete anytime beam search". Half of the prefixes that
+//! go on are those of the lowest bound, half those that the prior likes best: bounds may be blind to what a prior sees,
+//! such as memory that later decisions will need. A pass that had to drop nothing has proven its answer.
 
 use super::backend::Backend;
 use super::budget::Stop;
@@ -130,13 +131,17 @@ impl Beam {
                 }
             }
             evaluator.ask(leaves)?;
-            let rank = |a: &Child, b: &Child| {
-                let by = a.bound.total_cmp(&b.bound).then(a.surprise.total_cmp(&b.surprise));
-                by.then((a.parent, a.option).cmp(&(b.parent, b.option)))
-            };
-            children.sort_by(rank);
-            dropped |= children.len() > width;
-            children.truncate(width);
+            let place = |a: &Child, b: &Child| (a.parent, a.option).cmp(&(b.parent, b.option));
+            children.sort_by(|a, b| {
+                a.bound.total_cmp(&b.bound).then(a.surprise.total_cmp(&b.surprise)).then_with(|| place(a, b))
+            });
+            if children.len() > width {
+                dropped = true;
+                children[width.div_ceil(2)..].sort_by(|a, b| {
+                    a.surprise.total_cmp(&b.surprise).then(a.bound.total_cmp(&b.bound)).then_with(|| place(a, b))
+                });
+                children.truncate(width);
+            }
             front = children
                 .into_iter()
                 .map(|child| {

@@ -38,6 +38,12 @@ impl Default for Brkga {
     }
 }
 
+/// Generations without an improvement after which the population is drawn anew ("reset" in Resende's C++ interface,
+/// Toso and Resende 2015).
+const PATIENCE: u64 = 60;
+/// Options beyond which a key falls on even shares: adding up a million weights for one key pays nothing.
+const MOST_OPTIONS: u32 = 4_096;
+
 /// The manual's page.
 pub const PAGE: Page = Page {
     summary: "breeds vectors of random keys that a decoder turns into paths; an elite parent gives most keys",
@@ -56,9 +62,12 @@ pub const PAGE: Page = Page {
     ],
 };
 
+/// Keys by slot, in order.
+type Keys = BTreeMap<Slot, f64>;
+
 #[derive(Clone)]
 struct Member {
-    keys: BTreeMap<Slot, f64>,
+    keys: Keys,
     score: Score,
     number: u64,
 }
@@ -67,32 +76,37 @@ impl Brkga {
     fn run<P: Problem>(&self, problem: &P, seed: u64, evaluator: &mut Evaluator<'_, P>) -> Result<Stop, Stop> {
         let affordable = evaluator.remaining().map_or(usize::MAX, |n| (n / 10) as usize);
         let n = self.population.min(affordable).max(4);
-        let elite = ((self.elite * n as f64).ceil() as usize).clamp(1, n - 1);
+        let elite = ((self.elite * n as f64).ceil() as usize).clamp(1, n - 2);
         let mutants = ((self.mutants * n as f64).ceil() as usize).clamp(1, n - elite);
         let (mut walk, mut priors) = (Walk::new(problem), PriorSampler::default());
         let mut population: Vec<Member> = Vec::new();
+        let (mut best, mut improved) = (Score::Failed, 0);
         for generation in 0.. {
             evaluator.poll()?;
-            population.truncate(elite);
-            let parents = population.len();
+            if generation - improved > PATIENCE {
+                population.clear();
+                (best, improved) = (Score::Failed, generation);
+            }
+            let kept = elite.min(population.len());
             let (mut candidates, mut brood) = (Vec::new(), Vec::new());
-            for index in parents..n {
+            for index in kept..n {
                 let mut stream = Stream::new(seed, 1, generation, index as u64);
-                let others = &population[..parents];
-                let born = if parents < 2 || index >= n - mutants {
-                    BTreeMap::new()
-                } else {
-                    // The other parent is any member that was priced last, an elite one here: the rest did not survive.
-                    let (a, b) = (stream.index(parents), stream.index(parents));
-                    cross(&others[a.min(b)].keys, &others[a.max(b)].keys, self.rho, &mut stream)
-                };
                 let number = mix(&[seed, generation, index as u64]);
-                let mut keys = born;
+                let mut keys = match population.split_at(kept) {
+                    (good, others) if !good.is_empty() && !others.is_empty() && index < n - mutants => {
+                        let (a, b) = (stream.index(good.len()), stream.index(others.len()));
+                        cross(&good[a].keys, &others[b].keys, self.rho, &mut stream)
+                    }
+                    _ => Keys::new(),
+                };
                 walk.back_to(0);
                 let end = walk.complete(None, |decision| {
                     let key = *keys
                         .entry(decision.slot)
                         .or_insert_with(|| (mix(&[number, decision.slot]) >> 11) as f64 / (1u64 << 53) as f64);
+                    if decision.options > MOST_OPTIONS {
+                        return (key * f64::from(decision.options)) as u32;
+                    }
                     option_of(key, priors.weights(&decision), self.prior)
                 });
                 match end {
@@ -104,20 +118,22 @@ impl Brkga {
                 }
             }
             let scores = evaluator.ask(candidates)?;
+            population.truncate(kept);
             let children = brood.into_iter().zip(scores);
             population.extend(children.map(|((keys, number), score)| Member { keys, score, number }));
             population.sort_by_key(|member| (member.score, member.number));
+            if let Some(first) = population.first()
+                && first.score < best
+            {
+                (best, improved) = (first.score, generation);
+            }
         }
         Ok(Stop::Exhausted)
     }
 }
 
-fn cross(
-    elite: &BTreeMap<Slot, f64>,
-    other: &BTreeMap<Slot, f64>,
-    rho: f64,
-    stream: &mut Stream,
-) -> BTreeMap<Slot, f64> {
+/// A key per slot of the elite parent: its own with probability `rho`, else the other parent's.
+fn cross(elite: &Keys, other: &Keys, rho: f64, stream: &mut Stream) -> Keys {
     let one = |(slot, key): (&Slot, &f64)| {
         let from_elite = stream.chance(rho);
         (*slot, if from_elite { *key } else { other.get(slot).copied().unwrap_or(*key) })

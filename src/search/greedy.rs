@@ -2,8 +2,9 @@
 //! limited discrepancy search.
 //!
 //! Harvey and Ginsberg 1995, "Limited discrepancy search"; Korf 1996, "Improved limited discrepancy search" (every path
-//! once). Taking an option other than the prior's favourite is one discrepancy. Prefixes whose bound does not beat the best are
-//! left out, so a tree that is searched to its end is proven.
+//! once). Taking an option other than the prior's favourite is one discrepancy; the favourite is the first that is no dead end
+//! and not known to be infeasible. Prefixes whose bound does not beat the best are left out, so a tree that is searched
+//! to its end is proven. Where the very first path leads nowhere, it is completed by taking decisions back.
 
 use super::backend::Backend;
 use super::budget::Stop;
@@ -11,7 +12,7 @@ use super::evaluator::Evaluator;
 use super::manual::{Page, parameter};
 use super::problem::{Node, Problem};
 use super::stream::usable;
-use super::walk::{Decision, PriorSampler, Walk};
+use super::walk::{Decision, End, PriorSampler, Walk};
 use serde::{Deserialize, Serialize};
 
 /// Parameters of greedy search.
@@ -41,16 +42,26 @@ pub const PAGE: Page = Page {
     ],
 };
 
-/// A node under way: where it is, its options in the prior's order, how many of them were tried, discrepancies left below.
+/// A node under way.
 struct Level {
     depth: usize,
+    /// Options in the prior's order; the favourite alone until more are needed.
     order: Vec<u32>,
+    options: u32,
     tried: usize,
+    /// Options entered, or that would have been but for their bound.
+    taken: usize,
+    /// Discrepancies left here and below.
     left: usize,
 }
 
 impl Greedy {
     fn run<P: Problem>(&self, problem: &P, evaluator: &mut Evaluator<'_, P>) -> Result<Stop, Stop> {
+        let (mut walk, mut priors) = (Walk::new(problem), PriorSampler::default());
+        if walk.complete(None, |decision| priors.best(&decision)) == End::Complete {
+            let first = evaluator.candidate(walk.solution(), Some(walk.path()));
+            evaluator.ask(vec![first])?;
+        }
         let mut steps = 0;
         for allowed in 0.. {
             match self.wave(problem, allowed, &mut steps, evaluator)? {
@@ -84,14 +95,9 @@ impl Greedy {
             if steps.is_multiple_of(1_024) {
                 evaluator.poll()?;
             }
-            if enter {
-                enter = false;
+            if std::mem::take(&mut enter) {
                 match walk.node() {
-                    Node::DeadEnd(violation) => {
-                        if left == 0 {
-                            evaluator.dead_end(violation)?;
-                        }
-                    }
+                    Node::DeadEnd(violation) => evaluator.dead_end(violation)?,
                     Node::Complete => {
                         if left == 0 {
                             batch.push(evaluator.candidate(walk.solution(), Some(walk.path())));
@@ -103,29 +109,35 @@ impl Greedy {
                     Node::Choose { slot, options } => {
                         let depth = walk.path().len();
                         let decision = Decision { problem, state: walk.state(), depth, slot, options };
-                        let order =
-                            if left == 0 { vec![priors.best(&decision)] } else { ranked(priors.weights(&decision)) };
+                        let order = vec![priors.best(&decision)];
                         more |= left == 0 && options > 1;
-                        levels.push(Level { depth, order, tried: 0, left });
+                        levels.push(Level { depth, order, options, tried: 0, taken: 0, left });
                     }
                 }
             }
             let Some(level) = levels.last_mut() else { break };
             walk.back_to(level.depth);
-            match level.order.get(level.tried) {
-                Some(option) => {
-                    left = level.left - usize::from(level.tried > 0);
-                    level.tried += 1;
-                    walk.push(*option);
-                    let cutoff = evaluator.cutoff();
-                    let dead = matches!(walk.node(), Node::DeadEnd(_));
-                    if dead || walk.is_promising(cutoff) {
-                        enter = true;
-                    }
+            let wants_more = level.taken == 0 || level.left > 0;
+            if wants_more && level.tried == 1 && level.order.len() < level.options as usize {
+                let (slot, depth) = (0, level.depth);
+                let decision = Decision { problem, state: walk.state(), depth, slot, options: level.options };
+                level.order = ranked(priors.weights(&decision), level.order[0]);
+            }
+            let Some(option) = level.order.get(level.tried).filter(|_| wants_more) else {
+                levels.pop();
+                continue;
+            };
+            level.tried += 1;
+            walk.push(*option);
+            let below = level.left - usize::from(level.taken > 0);
+            if let Node::DeadEnd(violation) = walk.node() {
+                if below == 0 {
+                    evaluator.dead_end(violation)?;
                 }
-                None => {
-                    levels.pop();
-                }
+            } else if walk.is_promising(None) {
+                level.taken += 1;
+                left = below;
+                enter = walk.is_promising(evaluator.cutoff());
             }
         }
         evaluator.ask(batch)?;
@@ -133,10 +145,11 @@ impl Greedy {
     }
 }
 
-/// Options by falling weight; equal ones in order.
-fn ranked(weights: &[f32]) -> Vec<u32> {
+/// `first`, then the other options by falling weight; equal ones in order.
+fn ranked(weights: &[f32], first: u32) -> Vec<u32> {
     let mut order: Vec<u32> = (0..weights.len() as u32).collect();
-    order.sort_by(|a, b| usable(weights[*b as usize]).total_cmp(&usable(weights[*a as usize])));
+    let weight = |option: u32| if option == first { f64::INFINITY } else { usable(weights[option as usize]) };
+    order.sort_by(|a, b| weight(*b).total_cmp(&weight(*a)));
     order
 }
 
