@@ -3,9 +3,14 @@
 //! A search of the erased problem asks for the same solutions in the same order as one of the problem itself; every
 //! call costs a virtual one and every state an allocation, tens of nanoseconds.
 
+use super::archive::Entry;
+use super::backend::Backend;
 use super::decompose::{Chain, ChainSolution, Decompose};
+use super::outcome::Outcome;
 use super::problem::{Allele, Bound, Fidelity, Key128, Moves, Node, Problem};
+use super::run::{self, Request};
 use super::score::Score;
+use crate::memo::FileError;
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -32,6 +37,52 @@ impl fmt::Debug for AnySolution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("AnySolution")
     }
+}
+
+impl AnySolution {
+    /// `solution` behind the common type.
+    pub fn new<S: Send + Sync + 'static>(solution: S) -> Self {
+        Self(Arc::new(solution))
+    }
+
+    /// The solution inside, if it is of this type.
+    pub fn get<S: 'static>(&self) -> Option<&S> {
+        self.0.downcast_ref()
+    }
+}
+
+/// Searches `problem` behind the common type and answers in its own: [`run::solve`] for those who would otherwise compile every
+/// backend once more.
+pub fn solve<'p, P: Problem>(
+    problem: &'p P,
+    backend: &dyn Backend<Erased<'p>>,
+    request: Request<'_, P::Solution>,
+) -> Result<Outcome<P::Solution>, FileError>
+where
+    P::State: 'static,
+    P::Solution: 'static,
+{
+    let Request { seed, budget, fidelity, cache, seeds, interrupt, observer, checkpoint, archive } = request;
+    let seeds = seeds.into_iter().map(AnySolution::new).collect();
+    let request = Request { seed, budget, fidelity, cache, seeds, interrupt, observer, checkpoint, archive };
+    let outcome = run::solve(&Erased::new(problem), backend, request)?;
+    let own = |Entry { solution, score, key, path }: Entry<AnySolution>| {
+        let solution = solution.get::<P::Solution>()?.clone();
+        Some(Entry { solution, score, key, path })
+    };
+    Ok(Outcome {
+        best: outcome.best.and_then(own),
+        archive: outcome.archive.into_iter().filter_map(own).collect(),
+        bound: outcome.bound,
+        stop: outcome.stop,
+        trace: outcome.trace,
+        counters: outcome.counters,
+        wall_s: outcome.wall_s,
+        cpu_s: outcome.cpu_s,
+        dead_end: outcome.dead_end,
+        failure: outcome.failure,
+        checkpoint_error: outcome.checkpoint_error,
+    })
 }
 
 /// What [`Erased`] needs of a problem: see [`Problem`] for each.
@@ -254,20 +305,23 @@ impl Moves for Erased<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::budget::Budget;
+    use super::super::genetic::Genetic;
+    use super::super::mcts::Mcts;
     use super::super::problems::{ChainShape, LayerChain};
     use super::super::registry::{Choice, build};
-    use super::super::run::{Request, solve};
     use super::*;
 
     #[test]
     fn an_erased_problem_is_searched_as_the_problem_itself() {
         let shape = ChainShape { items: 8, options: 4, segments: 2, rounds: 4, tightness: 0.4 };
         let problem = LayerChain::random(shape, 5);
-        for name in ["exact", "mcts", "genetic", "anneal"] {
-            let plain = build::<LayerChain>(&Choice::named(name)).unwrap();
-            let erased = build::<Erased<'_>>(&Choice::named(name)).unwrap();
-            let a = solve(&problem, &*plain, Request::new(3, Budget::evaluations(300))).unwrap();
-            let b = solve(&Erased::new(&problem), &*erased, Request::new(3, Budget::evaluations(300))).unwrap();
+        let plain: [Box<dyn Backend<LayerChain>>; 2] = [Box::new(Mcts::default()), Box::new(Genetic::default())];
+        for plain in plain {
+            let name = plain.name();
+            let erased = build(&Choice::named(name)).unwrap();
+            let a = run::solve(&problem, &*plain, Request::new(3, Budget::evaluations(300))).unwrap();
+            let b = solve(&problem, &*erased, Request::new(3, Budget::evaluations(300))).unwrap();
+            assert_eq!((&a.best, &a.archive), (&b.best, &b.archive), "{name}");
             assert_eq!(a.trace.improvements, b.trace.improvements, "{name}");
             assert_eq!((a.stop, a.bound, a.counters), (b.stop, b.bound, b.counters), "{name}");
         }
