@@ -105,6 +105,7 @@ pub const GENETIC: Page = Page {
             "share of the children that are neighbours of the island's best",
             "5 to 10 % (measured, 2026-11)",
         ),
+        parameter("niches", "children per generation bred within niches, where there are several", "this engine"),
         parameter("patience", "generations without an improvement after which an island begins anew", "this engine"),
     ],
 };

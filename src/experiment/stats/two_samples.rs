@@ -99,14 +99,14 @@ mod tests {
         assert_eq!(test.u, 17.0);
         assert!((test.p - 1.0 / 9.0).abs() < 1e-12, "{test:?}");
         assert!((test.a12 - 3.0 / 20.0).abs() < 1e-12, "{test:?}");
-        assert_eq!(test.a12, a12(&MALES, &FEMALES));
+        assert!((test.a12 - a12(&MALES, &FEMALES)).abs() < 1e-12);
     }
 
     #[test]
     fn the_normal_approximation_is_that_of_scipy() {
-        // method="asymptotic" in the same example.
+        // method="asymptotic" in the same example; the normal tail of statrs is good to ten digits.
         let p = 2.0 * normal(5, 4, 17.0, &[1; 9]);
-        assert!((p - 0.111_346_886_533_140_41).abs() < 1e-12, "{p}");
+        assert!((p - 0.111_346_886_533_140_41).abs() < 1e-10, "{p}");
     }
 
     #[test]
