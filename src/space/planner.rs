@@ -20,11 +20,12 @@ use crate::rules::targets::Target;
 use crate::search::backend::Backend;
 use crate::search::budget::{Budget, Interrupt, Stop};
 use crate::search::checkpoint::Checkpointing;
+use crate::search::erased::{Erased, solve};
 use crate::search::exact::ExactSettings;
 use crate::search::exact::backend::Exact;
 use crate::search::outcome::{Observer, Outcome};
 use crate::search::problem::Fidelity;
-use crate::search::run::{Request, solve};
+use crate::search::run::Request;
 use std::time::Instant;
 
 /// What planning needs to know.
@@ -307,7 +308,7 @@ fn search(
     let all_steps = if backend == "auto" { AUTO_STEPS } else { ExactSettings::default().all_steps };
     let exact =
         Exact { settings: ExactSettings { target_gap: gap.unwrap_or(0.0), all_steps, ..ExactSettings::default() } };
-    let backend: Box<dyn Backend<LayerwiseSpace<'_>>> = match backend {
+    let backend: Box<dyn Backend<Erased<'_>>> = match backend {
         "exact" => Box::new(exact),
         name => super::backends::find(name, exact)?,
     };
