@@ -6,7 +6,7 @@ use super::{Align, Style, Table, breakdown, grouped, layers, percent, seconds, s
 use crate::estimate::Estimate;
 use crate::plan::{Plan, Spine};
 use crate::search::budget::Stop;
-use crate::space::answer::{Answer, NEAR_TIE, WORTH_IT};
+use crate::space::answer::{Answer, NEAR_TIE, Reason, WORTH_IT};
 use crate::space::planner::Inputs;
 use crate::units::Seconds;
 use std::fmt::Write;
@@ -99,19 +99,24 @@ pub fn plan(answer: &Answer, inputs: &Inputs, style: Style) -> String {
     out.push('\n');
     out.push_str(&uniform(answer, inputs, &spine, style));
     out.push_str(&alternatives(answer, inputs, &spine, style));
-    if !answer.reasons.is_empty() {
-        let _ = writeln!(out, "\n{}", style.title("Why"));
-        let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
-        for r in &answer.reasons {
-            table.row([r.dimension.to_owned(), r.reason.clone()]);
-        }
-        out.push_str(&table.render(style));
-    }
+    out.push_str(&why(&answer.reasons, style));
     out.push_str(&placement(answer, style));
     let _ = writeln!(out, "\n{}", style.title("How sure"));
     out.push_str(&search(answer, style));
     notes(&mut out, &answer.notes, style);
     out
+}
+
+/// Why each dimension is as it is.
+pub(super) fn why(reasons: &[Reason], style: Style) -> String {
+    if reasons.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
+    for r in reasons {
+        table.row([r.dimension.to_owned(), r.reason.clone()]);
+    }
+    format!("\n{}\n{}", style.title("Why"), table.render(style))
 }
 
 /// Remarks at the end of a report.
