@@ -26,7 +26,7 @@ mod versus;
 
 pub use accuracy::accuracy;
 pub use accuracy_html::accuracy_html;
-pub use calibration::calibration;
+pub use calibration::{Measured, calibration, measured};
 pub use check::check;
 pub use explain::{explain, numbers};
 pub use galvatron::galvatron;
