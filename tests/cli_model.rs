@@ -132,4 +132,10 @@ fn too_few_devices_allowed_is_infeasible() {
     assert_eq!((ran.code, ran.error()["kind"].as_str()), (3, Some("infeasible")), "{}", ran.err);
     let why: Value = serde_json::from_str(&ran.err).unwrap();
     assert!(why["infeasible"]["tightest"].as_str().unwrap().contains("8 are allowed"));
+    // What would do is part of the answer, with the price that the planner gives it.
+    let small = run(&["min-gpus", "--max-devices", "8", "--memory", "40GB"]);
+    assert_eq!(small.code, 3, "{}", small.err);
+    assert!(small.err.contains("--max-devices ") && !small.err.contains("lift"), "{}", small.err);
+    let half = run(&["min-gpus", "--max-devices", "24", "--memory", "40GB"]);
+    assert!(half.err.contains("lift the memory limit"), "{}", half.err);
 }

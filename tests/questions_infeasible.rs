@@ -104,3 +104,13 @@ fn constraints_that_contradict_the_devices_are_an_input_error() {
         other => panic!("{:?}", other.map(|a| a.plan)),
     }
 }
+
+#[test]
+fn a_part_without_a_strategy_is_named_with_what_was_asked_of_it() {
+    // Three ways divide neither the devices of any stage of eight nor the heads.
+    let mut inputs = question(preset("llama3-8b"), machines("h100x8"), Job::new(64, 2048));
+    inputs.search.fix = vec!["tp=3".parse().unwrap()];
+    let why = refused(&inputs);
+    assert!(why.tightest.contains("--fix tp=3") && why.tightest.contains("`decoder"), "{}", why.tightest);
+    assert!(why.fixes.iter().any(|f| f.change.contains("--fix tp=3")), "{:?}", why.fixes);
+}

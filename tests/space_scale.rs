@@ -34,9 +34,9 @@ fn a_thousand_layers_on_four_thousand_devices_have_a_plan_and_a_bound() {
 }
 
 /// What exact search does until the gap is a twentieth, from the same kind of first incumbent as planning.
-fn work(layers: u32) -> ExactOutcome {
+fn work(layers: u32, fix: &[&str]) -> ExactOutcome {
     let mut inputs = like_layers(layers, 1024, "h100x8", 32);
-    inputs.search.fix = vec!["vpp=1".parse().unwrap()];
+    inputs.search.fix = fix.iter().map(|c| c.parse().unwrap()).collect();
     let solved = inputs.with_space(|mut space| {
         let uniform = uniform::best(&space, 16, None, &|| false);
         let seeds = uniform::seeds(&space, &uniform);
@@ -49,17 +49,19 @@ fn work(layers: u32) -> ExactOutcome {
 
 #[test]
 fn layers_of_one_class_cost_the_search_little() {
-    let (few, many) = (work(12), work(768));
-    for (n, o) in [(12, &few), (768, &many)] {
-        let gap = o.best.as_ref().map(|b| b.value / o.bound - 1.0);
-        println!(
-            "{n} layers: {} of {} tasks looked at, {} solved, {} steps, gap {gap:?}",
-            o.relaxed, o.tasks, o.solved, o.steps
-        );
+    for fix in [&["vpp=1"][..], &[]] {
+        let (few, many) = (work(12, fix), work(768, fix));
+        for (n, o) in [(12, &few), (768, &many)] {
+            let gap = o.best.as_ref().map(|b| b.value / o.bound - 1.0);
+            println!(
+                "{n} layers {fix:?}: {} of {} tasks looked at, {} solved, {} steps, gap {gap:?}",
+                o.relaxed, o.tasks, o.solved, o.steps
+            );
+        }
+        assert!(many.best.is_some() && few.best.is_some());
+        // Few layers may need no look at any chain: then what there is to look at is the measure.
+        let looked = if fix.is_empty() { few.tasks } else { few.relaxed.max(1) };
+        assert!(many.relaxed <= 4 * looked, "{} tasks against {looked}", many.relaxed);
+        assert!(many.steps <= 4 * few.steps.max(1 << 14), "{} steps against {}", many.steps, few.steps);
     }
-    assert!(many.best.is_some() && few.best.is_some());
-    assert!(many.relaxed <= 4 * few.relaxed.max(1), "{} tasks against {}", many.relaxed, few.relaxed);
-    // Two short runs of labels at most, however many layers there are.
-    let short = ExactSettings::default().max_steps;
-    assert!(many.steps <= 4 * few.steps.max(short / 2), "{} steps against {}", many.steps, few.steps);
 }

@@ -61,6 +61,14 @@ impl GalvatronArgs {
     }
 
     fn model(&self, folder: &Path) -> Result<CostModel, InputError> {
+        for (i, (name, value)) in self.set.iter().enumerate() {
+            if let Some((_, other)) = self.set[..i].iter().find(|(known, other)| known == name && other != value) {
+                return Err(InputError::new(Kind::Inconsistent)
+                    .at(format!("--set {name}"))
+                    .found(format!("{other} and {value}"))
+                    .expected("one value"));
+            }
+        }
         Ok(read(folder, &self.set, self.repairs()?)?)
     }
 }

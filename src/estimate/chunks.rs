@@ -2,8 +2,7 @@
 
 use super::{ChunkSum, EstimateError, Estimator};
 use crate::cost::Mesh;
-use crate::model::Masked;
-use crate::plan::{Plan, Spine};
+use crate::plan::Plan;
 use std::collections::BTreeMap;
 
 /// One chunk for one micro-batch.
@@ -58,8 +57,7 @@ impl Estimator<'_> {
 
     /// Share of the model's FLOPs that multiply weights, attention's own being the rest.
     pub(super) fn weight_share(&self) -> f64 {
-        let lengths = Spine::lengths(self.model, self.job);
-        let all = self.model.flops_per_token(&lengths, Masked::Skipped, self.job.mtp).0;
+        let [all, _] = self.flops_per_token;
         // Two FLOPs per weight and token in each of the three passes; the embedding is looked up.
         let weights = self.model.parameters_active().saturating_sub(self.model.parameters_embedding());
         if all > 0.0 { (6.0 * weights as f64 / all).clamp(0.0, 1.0) } else { 0.0 }

@@ -144,6 +144,8 @@ pub struct Estimator<'a> {
     pub job: &'a Job,
     /// Prices of parts.
     pub pricer: Pricer<'a>,
+    /// Operations of one token, masked attention skipped and counted.
+    flops_per_token: [f64; 2],
 }
 
 /// Sums over the parts of a chunk.
@@ -179,7 +181,10 @@ struct Rank {
 impl<'a> Estimator<'a> {
     /// Estimates of `model` in `pool`.
     pub fn new(model: &'a Model, spine: &'a Spine, pool: &'a Pool, job: &'a Job, options: CostOptions) -> Self {
-        Self { model, spine, pool, job, pricer: Pricer::new(pool, job, options).beside(spine) }
+        let lengths = Spine::lengths(model, job);
+        let flops = |masked| model.flops_per_token(&lengths, masked, job.mtp).0;
+        let flops_per_token = [flops(Masked::Skipped), flops(Masked::Counted)];
+        Self { model, spine, pool, job, pricer: Pricer::new(pool, job, options).beside(spine), flops_per_token }
     }
 
     /// Memory that a plan may allocate on one device so that it is safe: see [`crate::cost::options::SAFE_SHARE`].
@@ -219,11 +224,16 @@ impl<'a> Estimator<'a> {
             ));
         }
         let mut next = 0;
+        let mut checked = None;
         for (part, strategy) in plan.chunks.iter().flat_map(|c| c.parts()) {
             if part != next || part >= self.spine.parts.len() {
                 return mismatch(format!("part {part} stands where part {next} of {} is due", self.spine.parts.len()));
             }
             next += 1;
+            if checked == Some(strategy) {
+                continue;
+            }
+            checked = Some(strategy);
             let ways = strategy.model_ways();
             let experts = u64::from(strategy.ep) * u64::from(strategy.etp);
             let n = plan.stage_devices();
@@ -329,12 +339,9 @@ impl<'a> Estimator<'a> {
         }
         let peak = stages.iter().map(|s| s.memory.reserved_bytes).fold(0.0, f64::max);
         let tokens = self.job.global_batch as f64 * self.job.sequence as f64;
-        let lengths = Spine::lengths(self.model, self.job);
         let device_seconds = iteration * plan.devices as f64;
-        let rate = |masked: Masked| {
-            let flops = self.model.flops_per_token(&lengths, masked, self.job.mtp).0;
-            flops * tokens / (device_seconds * self.pool.device.peak.half.0)
-        };
+        let [mfu, mfu_full_attention] =
+            self.flops_per_token.map(|f| f * tokens / (device_seconds * self.pool.device.peak.half.0));
         let software = self.pricer.options().software;
         Estimate {
             iteration_time_s: iteration,
@@ -342,8 +349,8 @@ impl<'a> Estimator<'a> {
             closed_form_s: closed_form,
             tokens_per_s: tokens / iteration,
             tokens_per_s_per_device: tokens / device_seconds,
-            mfu: rate(Masked::Skipped),
-            mfu_full_attention: rate(Masked::Counted),
+            mfu,
+            mfu_full_attention,
             bubble: bubble.max(0.0),
             peak_memory_bytes: peak,
             peak_memory_p10_p90_bytes: software.memory_spread.map(|ratio| peak * ratio),
@@ -367,11 +374,15 @@ impl<'a> Estimator<'a> {
     ) -> ChunkSum {
         let mut sum = ChunkSum::default();
         let mut before: Option<Layout> = None;
+        let mut last: Option<((u32, LayerStrategy), PartPrice)> = None;
         for (part, strategy) in parts {
             let class = self.spine.class_of(part);
-            let price = *prices
-                .entry((self.spine.parts[part], *strategy))
-                .or_insert_with(|| self.pricer.price(class, strategy, mesh));
+            let key = (self.spine.parts[part], *strategy);
+            let price = match last {
+                Some((known, price)) if known == key => price,
+                _ => *prices.entry(key).or_insert_with(|| self.pricer.price(class, strategy, mesh)),
+            };
+            last = Some((key, price));
             match before {
                 Some(layout) => {
                     let reshard = self.pricer.reshard(class, layout, strategy.layout(), mesh);

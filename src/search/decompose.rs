@@ -142,6 +142,10 @@ pub trait Decompose: Sync {
     fn tasks(&self) -> usize;
     /// A cheap bound on everything in the task.
     fn task_bound(&self, task: usize) -> Bound;
+    /// A better bound on everything in the task, once its options are priced: what it takes without looking at the chain.
+    fn priced_bound(&self, task: usize) -> Bound {
+        self.task_bound(task)
+    }
     /// The chain of a task; `None` when nothing in it is feasible.
     fn chain(&self, task: usize) -> Option<Chain<'_>>;
     /// The problem's solution for a solved chain.

@@ -9,6 +9,7 @@ use crate::cost::StateBytes;
 use crate::error::{InputError, Kind};
 use crate::estimate::Estimate;
 use crate::job::{Job, Storage};
+use crate::plan::PartClass;
 use crate::question::SearchOptions;
 use crate::units::Bytes;
 use rayon::prelude::*;
@@ -103,7 +104,7 @@ pub fn infeasible(inputs: &Inputs, space: &LayerwiseSpace, look: bool) -> Infeas
                 100.0 * SAFE_SHARE
             )
         }
-        _ => "no strategy of some part satisfies the constraints and divisibility rules".into(),
+        _ => without_strategy(inputs, space),
     };
     Infeasible {
         tightest,
@@ -111,6 +112,26 @@ pub fn infeasible(inputs: &Inputs, space: &LayerwiseSpace, look: bool) -> Infeas
         available_bytes: available,
         fixes: if look { fixes(inputs, leanest.map(|l| l.0), space.estimator.allocatable()) } else { Vec::new() },
     }
+}
+
+/// Which parts have no strategy at all, whatever the number of stages, and what was asked of them.
+fn without_strategy(inputs: &Inputs, space: &LayerwiseSpace) -> String {
+    let meshes: Vec<_> = space.frames().map(|(_, mesh, _)| mesh).collect();
+    let stuck = |part: &&PartClass| meshes.iter().all(|mesh| space.strategies(part, *mesh) == 0);
+    let names: BTreeSet<&str> =
+        space.estimator.spine.classes.iter().filter(stuck).map(|part| part.name.as_str()).collect();
+    let parts = match names.len() {
+        0 => "some part".to_owned(),
+        _ => names.into_iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
+    };
+    let options = &inputs.search;
+    let fixed = options.fix.iter().map(|c| format!("--fix {c}"));
+    let asked: Vec<String> = fixed.chain(options.forbid.iter().map(|c| format!("--forbid {c}"))).collect();
+    let asked = if asked.is_empty() { String::new() } else { format!("{} and ", asked.join(", ")) };
+    let target = options.target.as_ref().map(|t| format!(" and the rules of {t}")).unwrap_or_default();
+    format!(
+        "no strategy of {parts} satisfies {asked}the rules of divisibility (heads, sizes, devices of a stage, batch){target}"
+    )
 }
 
 /// A plan of a changed question: the first that comes to mind if that fits, otherwise whatever the search finds.

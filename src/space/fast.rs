@@ -2,7 +2,7 @@
 
 use super::allele;
 use super::layerwise::LayerwiseSpace;
-use super::table::{Table, at};
+use super::table::{ClassTable, Table, at};
 use crate::estimate::closed::{ClosedForm, Folded, StageCost};
 use crate::search::decompose::{ChainOption, ChainSolution};
 use crate::search::problem::Allele;
@@ -86,26 +86,21 @@ impl Frame {
                 class.options.iter().map(row).collect()
             })
             .collect();
-        let least: Vec<f64> = table
-            .classes
-            .iter()
-            .map(|c| c.options.iter().map(|o| o.cost[at::FORWARD] + o.cost[at::BACKWARD]).fold(f64::INFINITY, f64::min))
-            .collect();
         let live = space.live(task).concat();
-        let of_class = |options: &[ChainOption]| -> Vec<Least> {
-            let least = |f: &dyn Fn(&ChainOption) -> f64| options.iter().map(f).fold(f64::INFINITY, f64::min);
-            let work = least(&|o| o.cost[at::FORWARD] + o.cost[at::BACKWARD]);
-            live.iter().map(|n| Least { memory: least(&|o| o.fixed + n * o.scaled), work }).collect()
+        let of_class = |class: &ClassTable| -> Vec<Least> {
+            let least = |f: &dyn Fn(&ChainOption) -> f64| class.options.iter().map(f).fold(f64::INFINITY, f64::min);
+            live.iter().map(|n| Least { memory: least(&|o| o.fixed + n * o.scaled), work: class.least_work }).collect()
         };
         let alleles = table.classes.iter().map(|c| c.strategies.iter().map(allele::of_strategy).collect()).collect();
         let parts = space.estimator.spine.parts.clone();
-        let mean_work = parts.iter().map(|c| least[*c as usize]).sum::<f64>() / parts.len().max(1) as f64;
+        let mean_work =
+            parts.iter().map(|c| table.classes[*c as usize].least_work).sum::<f64>() / parts.len().max(1) as f64;
         Some(Self {
             form: space.closed_form(task),
             rows,
             parts,
             alleles,
-            least: table.classes.iter().map(|c| of_class(&c.options)).collect(),
+            least: table.classes.iter().map(of_class).collect(),
             live,
             cap: space.estimator.allocatable(),
             mean_work,

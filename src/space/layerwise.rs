@@ -2,7 +2,7 @@
 
 use super::fast::{Choice, Frame};
 use super::outer::Outer;
-use super::table::{Allowed, Table, at};
+use super::table::{Allowed, ClassTable, Table, at};
 use super::tasks::{self, TaskKey};
 use crate::cost::Mesh;
 use crate::estimate::closed::{ClosedForm, Folded, StageCost};
@@ -14,6 +14,7 @@ use crate::search::decompose::{
 use crate::search::problem::Bound;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
+use std::hash::Hash;
 use std::sync::{Arc, OnceLock};
 
 /// Version of the cost model: to be raised whenever a price changes.
@@ -32,6 +33,8 @@ pub struct LayerwiseSpace<'a> {
     tables: Vec<OnceLock<Option<Arc<Table>>>>,
     fast: Vec<OnceLock<Option<Frame>>>,
     allowed: &'a Allowed<'a>,
+    /// Parts of each class.
+    pub(super) class_sizes: Vec<f64>,
     /// Seconds that the whole model takes for one sample on one device at the best efficiency.
     ideal: f64,
     seeds: Vec<(usize, ChainSolution)>,
@@ -68,27 +71,26 @@ impl<'a> LayerwiseSpace<'a> {
         let tables = frames.iter().map(|_| OnceLock::new()).collect();
         let fast = tasks.iter().map(|_| OnceLock::new()).collect();
         // Everything that prices depend on, so that a shared or saved cache never mixes two questions.
-        let digest = xxhash_rust::xxh3::xxh3_128(
-            format!(
-                "{COST_VERSION} {limits} {:?} {:?} {:?} {:?} {:?}",
-                estimator.spine,
-                estimator.pool,
-                estimator.job,
-                estimator.pricer.options(),
-                tasks
-            )
-            .as_bytes(),
-        );
+        let mut digest = xxhash_rust::xxh3::Xxh3::new();
+        let (classes, pool, job, options) =
+            (&estimator.spine.classes, estimator.pool, estimator.job, estimator.pricer.options());
+        digest.update(format!("{COST_VERSION} {limits} {classes:?} {pool:?} {job:?} {options:?}").as_bytes());
+        (&estimator.spine.parts, &tasks).hash(&mut digest);
+        let digest = digest.digest128();
+        let mut class_sizes = vec![0.0; estimator.spine.classes.len()];
+        for class in &estimator.spine.parts {
+            class_sizes[*class as usize] += 1.0;
+        }
         // Kernels only get less efficient when work is cut smaller, so one device with the whole batch is the ideal.
         let whole = Mesh { stage_devices: 1, pipeline: 1, micro_batches: 1 };
         let ideal = estimator
             .spine
-            .parts
+            .classes
             .iter()
-            .map(|class| {
-                let part = &estimator.spine.classes[*class as usize];
+            .zip(&class_sizes)
+            .map(|(part, n)| {
                 let price = estimator.pricer.price(part, &LayerStrategy::PLAIN, whole);
-                (price.forward.compute + price.backward.compute).0 / estimator.job.global_batch as f64
+                n * (price.forward.compute + price.backward.compute).0 / estimator.job.global_batch as f64
             })
             .sum();
         let mut space = Self {
@@ -100,6 +102,7 @@ impl<'a> LayerwiseSpace<'a> {
             tables,
             fast,
             allowed,
+            class_sizes,
             ideal,
             seeds: Vec::new(),
             digest,
@@ -175,7 +178,7 @@ impl<'a> LayerwiseSpace<'a> {
             .map(|f| {
                 let mut log = 0.0;
                 let per_class: Vec<f64> =
-                    self.estimator.spine.classes.iter().map(|c| self.count(c, self.frames[f]) as f64).collect();
+                    self.estimator.spine.classes.iter().map(|c| self.strategies(c, self.frames[f]) as f64).collect();
                 for class in parts {
                     let count = per_class[*class as usize];
                     if count == 0.0 {
@@ -201,7 +204,8 @@ impl<'a> LayerwiseSpace<'a> {
         most + logs.iter().map(|l| 10f64.powf(l - most)).sum::<f64>().log10()
     }
 
-    fn count(&self, class: &PartClass, mesh: Mesh) -> u64 {
+    /// Strategies of a part in a frame, before dominance.
+    pub(super) fn strategies(&self, class: &PartClass, mesh: Mesh) -> u64 {
         let experts = super::strategies::Divisors::of(class, self.estimator.job).experts > 0;
         let mut count = 0;
         super::strategies::enumerate(class, self.estimator.job, mesh, &mut |plain, zeros, recomputes| {
@@ -399,6 +403,19 @@ impl Decompose for LayerwiseSpace<'_> {
 
     fn task_bound(&self, task: usize) -> Bound {
         Bound::AtLeast(self.task_floor(task))
+    }
+
+    fn priced_bound(&self, task: usize) -> Bound {
+        let Some(table) = self.table(task) else { return Bound::Infeasible };
+        let fold = PipelineFold(self.closed_form(task));
+        let least = |class: &ClassTable| {
+            if !fold.is_sum() {
+                return class.least_work;
+            }
+            class.options.iter().map(|o| fold.primary(&o.cost)).fold(f64::INFINITY, f64::min)
+        };
+        let work = self.class_sizes.iter().zip(&table.classes).map(|(n, class)| n * least(class)).sum();
+        Bound::AtLeast(fold.complete(&fold.start(), self.tasks[task].pipeline as usize, work))
     }
 
     fn chain(&self, task: usize) -> Option<Chain<'_>> {

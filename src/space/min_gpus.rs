@@ -4,7 +4,7 @@
 //! they were sharded over all devices; so that the first that fits is the smallest. "Makes sense" is a share of the
 //! best throughput per device among larger counts.
 
-use super::answer::Infeasible;
+use super::answer::{Fix, Infeasible};
 use super::diagnose::leanest;
 use super::planner::{Inputs, PlanError, Watch, plan};
 use super::tasks::divisors;
@@ -87,6 +87,60 @@ pub struct Observed<'w> {
 /// [`PlanError::Infeasible`] when `most` devices are too few.
 pub fn min_gpus(inputs: &Inputs, most: u64, observed: Observed<'_>) -> Result<MinGpus, PlanError> {
     let Observed { interrupt, tell } = observed;
+    let found = smallest(inputs, most, &interrupt, tell);
+    let Sizes { smallest, too_few, least, usable, exact } = match found {
+        Err(PlanError::Infeasible(mut none)) => {
+            none.fixes = proposals(inputs, most, &interrupt, tell);
+            return Err(PlanError::Infeasible(none));
+        }
+        other => other?,
+    };
+    let pool = inputs.pool()?;
+    let counts = larger(inputs, smallest.clone(), most, &interrupt, tell)?;
+    let rate = |c: &Count| c.estimate.tokens_per_s_per_device;
+    let best = counts.iter().map(rate).fold(0.0, f64::max);
+    let sensible = counts.iter().find(|c| rate(c) >= SENSIBLE * best).unwrap_or(&smallest).clone();
+    let mut notes = inputs.model.notes.clone();
+    if smallest.devices > pool.devices {
+        notes.push(format!("the cluster given has {} devices: fewer than the smallest number", pool.devices));
+    }
+    Ok(MinGpus { smallest, sensible, counts, too_few, states_need_devices: least, usable_bytes: usable, exact, notes })
+}
+
+/// How many times as many devices as allowed are looked at for a proposal.
+const PROPOSED_TIMES: u64 = 16;
+
+/// What would let it train when `most` devices do not: more of them, or the whole memory of each.
+fn proposals(inputs: &Inputs, most: u64, interrupt: &Interrupt, tell: &mut dyn FnMut(u64)) -> Vec<Fix> {
+    let mut fixes = Vec::new();
+    let mut offer = |change: &dyn Fn(u64) -> String, inputs: &Inputs, most: u64| {
+        if let Ok(Sizes { smallest, .. }) = smallest(inputs, most, interrupt, tell) {
+            fixes.push(Fix {
+                change: change(smallest.devices),
+                iteration_time_s: smallest.estimate.iteration_time_s,
+                peak_memory_bytes: smallest.estimate.peak_memory_bytes,
+            });
+        }
+    };
+    if let Some(limit) = inputs.job.memory_limit {
+        let mut whole = inputs.clone();
+        whole.job.memory_limit = None;
+        offer(&|n| format!("lift the memory limit of {limit}: {n} devices"), &whole, most);
+    }
+    offer(&|n| format!("allow {n} devices (--max-devices {n})"), inputs, most.saturating_mul(PROPOSED_TIMES));
+    fixes
+}
+
+/// The smallest number and what was seen on the way to it.
+struct Sizes {
+    smallest: Count,
+    too_few: Vec<TooFew>,
+    least: u64,
+    usable: f64,
+    exact: bool,
+}
+
+fn smallest(inputs: &Inputs, most: u64, interrupt: &Interrupt, tell: &mut dyn FnMut(u64)) -> Result<Sizes, PlanError> {
     inputs.job.validate().map_err(|e| InputError::from(e).inside("job"))?;
     let pool = inputs.pool()?;
     let usable = inputs.job.memory_limit.unwrap_or(pool.device.memory).get() * SAFE_SHARE;
@@ -116,7 +170,7 @@ pub fn min_gpus(inputs: &Inputs, most: u64, observed: Observed<'_>) -> Result<Mi
         tell(devices);
         let need = sized.with_space(|space| leanest(&space).map(|l| l.0))?;
         if let Some(need) = need.filter(|need| *need <= allocatable * HOPELESS) {
-            match quick_plan(&sized, &interrupt) {
+            match quick_plan(&sized, interrupt) {
                 Ok(count) => {
                     smallest = Some(count);
                     break;
@@ -147,24 +201,7 @@ pub fn min_gpus(inputs: &Inputs, most: u64, observed: Observed<'_>) -> Result<Mi
             fixes: Vec::new(),
         })));
     };
-    let counts = larger(inputs, smallest.clone(), most, &interrupt, tell)?;
-    let rate = |c: &Count| c.estimate.tokens_per_s_per_device;
-    let best = counts.iter().map(rate).fold(0.0, f64::max);
-    let sensible = counts.iter().find(|c| rate(c) >= SENSIBLE * best).unwrap_or(&smallest).clone();
-    let mut notes = inputs.model.notes.clone();
-    if smallest.devices > pool.devices {
-        notes.push(format!("the cluster given has {} devices: fewer than the smallest number", pool.devices));
-    }
-    Ok(MinGpus {
-        smallest,
-        sensible,
-        counts,
-        too_few,
-        states_need_devices: least,
-        usable_bytes: usable,
-        exact: tried <= ONE_BY_ONE,
-        notes,
-    })
+    Ok(Sizes { smallest, too_few, least, usable, exact: tried <= ONE_BY_ONE })
 }
 
 fn too_small(inputs: &Inputs, usable: f64, states: f64, least: f64, most: u64) -> PlanError {

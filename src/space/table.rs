@@ -39,6 +39,8 @@ pub struct ClassTable {
     pub prices: Vec<PartPrice>,
     /// The same as options of a chain; `id` is the index.
     pub options: Arc<[ChainOption]>,
+    /// Least work (F + B) of any for one micro-batch, seconds.
+    pub least_work: f64,
     /// Strategies before dominance.
     pub enumerated: u64,
 }
@@ -232,8 +234,11 @@ fn undominated(list: Vec<Candidate>, detour: &[f64]) -> ClassTable {
         }
         kept
     });
-    let options = order.iter().enumerate().map(|(id, &x)| option(id, list[x].layout, &list[x].price)).collect();
+    let options: Arc<[ChainOption]> =
+        order.iter().enumerate().map(|(id, &x)| option(id, list[x].layout, &list[x].price)).collect();
+    let work = options.iter().map(|o| o.cost[at::FORWARD] + o.cost[at::BACKWARD]);
     ClassTable {
+        least_work: work.fold(f64::INFINITY, f64::min),
         strategies: order.iter().map(|&x| list[x].strategy).collect(),
         prices: order.iter().map(|&x| list[x].price).collect(),
         options,

@@ -4,7 +4,7 @@ use crate::job::Job;
 use crate::plan::{PartKind, Spine};
 
 /// One choice of the outer decisions.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TaskKey {
     /// Stages.
     pub pipeline: u32,

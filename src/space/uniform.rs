@@ -6,7 +6,7 @@ use super::layerwise::LayerwiseSpace;
 use super::strategies::Divisors;
 use super::tasks::splits;
 use crate::cost::Mesh;
-use crate::estimate::closed::StageCost;
+use crate::estimate::closed::{ClosedForm, StageCost};
 use crate::plan::{LayerStrategy, PartClass, PartKind, Plan, Recompute};
 use crate::search::decompose::ChainSolution;
 use rayon::prelude::*;
@@ -65,6 +65,7 @@ pub fn probe(space: &LayerwiseSpace) -> Option<Uniform> {
     let mut best: Option<Uniform> = None;
     for (_, mesh, tasks) in space.frames() {
         let Some(&task) = tasks.iter().find(|t| space.tasks[**t].chunks == 1) else { continue };
+        let of = OfTask::new(space, task);
         let n = mesh.stage_devices;
         for tp in (0..).map(|e| 1u64 << e).take_while(|t| *t <= n.min(node)) {
             // One sample per rank: other numbers of micro-batches are left to the search.
@@ -91,7 +92,7 @@ pub fn probe(space: &LayerwiseSpace) -> Option<Uniform> {
                     }
                     let laid = Laid { hops: hops(space, &parts, mesh), parts, run_ends: &run_ends };
                     for sizes in splits(spine, u64::from(mesh.pipeline)) {
-                        let Some(objective) = evaluate(space, task, &sizes, &laid) else { continue };
+                        let Some(objective) = evaluate(space, &of, &sizes, &laid) else { continue };
                         if best.as_ref().is_none_or(|b| objective < b.objective) {
                             best = Some(Uniform { task, sizes, strategy, objective });
                         }
@@ -163,6 +164,7 @@ fn of_frame(space: &LayerwiseSpace, mesh: Mesh, tasks: &[usize], experts: &[bool
         .flat_map(|(_, class)| class.strategies.iter().copied())
         .collect();
     let run_ends = run_ends(&spine.parts);
+    let tasks: Vec<OfTask> = tasks.iter().map(|t| OfTask::new(space, *t)).collect();
     for strategy in candidates {
         let Some(parts) = prices(space, &strategy, experts, mesh) else { continue };
         if !has_room(space, &parts, mesh) {
@@ -170,21 +172,21 @@ fn of_frame(space: &LayerwiseSpace, mesh: Mesh, tasks: &[usize], experts: &[bool
         }
         let laid = Laid { hops: hops(space, &parts, mesh), parts, run_ends: &run_ends };
         let parts = &laid.parts;
-        let work: f64 = spine.parts.iter().map(|c| parts[*c as usize].0).sum();
-        for &task in tasks {
-            let key = &space.tasks[task];
-            if space.closed_form(task).at_least(work) >= best * LISTED {
+        let work: f64 = space.class_sizes.iter().zip(parts).map(|(n, (work, ..))| n * work).sum();
+        for of in &tasks {
+            let key = &space.tasks[of.task];
+            if of.form.at_least(work) >= best * LISTED {
                 continue;
             }
             let options: &[Vec<u32>] = match &key.split {
                 Some(split) => std::slice::from_ref(split),
                 None => &plain,
             };
-            let candidates = options.iter().filter_map(|sizes| evaluate(space, task, sizes, &laid).map(|t| (t, sizes)));
+            let candidates = options.iter().filter_map(|sizes| evaluate(space, of, sizes, &laid).map(|t| (t, sizes)));
             let Some((objective, sizes)) = candidates.min_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
             if objective < best * LISTED {
                 best = best.min(objective);
-                found.push(Uniform { task, sizes: sizes.clone(), strategy, objective });
+                found.push(Uniform { task: of.task, sizes: sizes.clone(), strategy, objective });
             }
         }
     }
@@ -222,14 +224,11 @@ fn hops(space: &LayerwiseSpace, parts: &[ClassPrice], mesh: Mesh) -> Hops {
 
 /// Whether the states alone leave any stage room, were they spread evenly.
 fn has_room(space: &LayerwiseSpace, parts: &[ClassPrice], mesh: Mesh) -> bool {
-    let spine = space.estimator.spine;
-    let least: f64 = spine
-        .parts
+    let least: f64 = space
+        .class_sizes
         .iter()
-        .map(|c| {
-            let price = &parts[*c as usize].1;
-            price.states.total().0 + price.activations.0
-        })
+        .zip(parts)
+        .map(|(n, (_, price, _))| n * (price.states.total().0 + price.activations.0))
         .sum();
     least <= space.estimator.allocatable() * f64::from(mesh.pipeline)
 }
@@ -254,10 +253,22 @@ pub(super) fn prices(
     Some(list)
 }
 
-fn evaluate(space: &LayerwiseSpace, task: usize, sizes: &[u32], laid: &Laid<'_>) -> Option<f64> {
-    let key = &space.tasks[task];
+/// What of a task does not depend on the strategy.
+struct OfTask {
+    task: usize,
+    form: ClosedForm,
+    live: Vec<Vec<f64>>,
+}
+
+impl OfTask {
+    fn new(space: &LayerwiseSpace, task: usize) -> Self {
+        Self { task, form: space.closed_form(task), live: space.live(task) }
+    }
+}
+
+fn evaluate(space: &LayerwiseSpace, of: &OfTask, sizes: &[u32], laid: &Laid<'_>) -> Option<f64> {
+    let key = &space.tasks[of.task];
     let (p, v) = (key.pipeline as usize, key.chunks as usize);
-    let live = space.live(task);
     let spine = space.estimator.spine;
     let cap = space.estimator.allocatable();
     let interference = space.estimator.pricer.hop_interference(crate::units::Seconds(1.0)).0;
@@ -277,7 +288,7 @@ fn evaluate(space: &LayerwiseSpace, task: usize, sizes: &[u32], laid: &Laid<'_>)
             backward += n * price.backward.total().0;
             stage.cost.reduce += n * price.reduce.0;
             stage.cost.tail += n * (price.optimizer.0 + price.gather.0);
-            stage.memory += n * (price.states.total().0 + live[s][c] * price.activations.0);
+            stage.memory += n * (price.states.total().0 + of.live[s][c] * price.activations.0);
             stage.peak = stage.peak.max(price.transient.0);
             if next == first && x > 0 {
                 let hop = laid.hops[s][class];
@@ -304,18 +315,16 @@ fn evaluate(space: &LayerwiseSpace, task: usize, sizes: &[u32], laid: &Laid<'_>)
         return None;
     }
     let costs: Vec<StageCost> = stages.iter().map(|s| s.cost).collect();
-    Some(space.closed_form(task).iteration(&costs))
+    Some(of.form.iteration(&costs))
 }
 
 impl Uniform {
     /// As a plan.
     pub fn plan(&self, space: &LayerwiseSpace) -> Plan {
         let spine = space.estimator.spine;
-        let strategy_of = |part: u32| {
-            let class = spine.class_of(part as usize);
-            adapt(&self.strategy, class, Divisors::of(class, space.estimator.job).experts > 0)
-        };
-        space.plan(self.task, &self.sizes, &strategy_of)
+        let of_class = |class| adapt(&self.strategy, class, Divisors::of(class, space.estimator.job).experts > 0);
+        let strategies: Vec<LayerStrategy> = spine.classes.iter().map(of_class).collect();
+        space.plan(self.task, &self.sizes, &|part| strategies[spine.parts[part as usize] as usize])
     }
 
     /// As a choice of the layer-wise space: parts whose strategy was left out there take the best option that fits in

@@ -74,10 +74,12 @@ pub struct ExactOutcome {
     pub stopped: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Refined {
     /// Only the problem's own bound is known.
     No,
+    /// The bound by the prices of its options is within the target gap of the incumbent.
+    Priced,
     /// The chain's relaxation is known.
     Relaxed,
     /// A short run of labels did not suffice.
@@ -134,10 +136,8 @@ pub fn solve<D: Decompose + ?Sized>(
         let chosen: Vec<(f64, usize, Refined)> =
             open.iter().filter(|o| o.2 != Refined::Done).take(settings.batch).copied().collect();
         // Good solutions first: no long run while a cheaper step on another task is at hand.
-        let chosen: Vec<(f64, usize, Refined)> = {
-            let cheap: Vec<_> = chosen.iter().filter(|o| o.2 != Refined::Tried).copied().collect();
-            if cheap.is_empty() { chosen } else { cheap }
-        };
+        let cheapest = chosen.iter().map(|o| o.2).min();
+        let chosen: Vec<(f64, usize, Refined)> = chosen.into_iter().filter(|o| Some(o.2) == cheapest).collect();
         if chosen.is_empty() || outcome.steps > settings.all_steps {
             break;
         }
@@ -148,7 +148,7 @@ pub fn solve<D: Decompose + ?Sized>(
             .map(|&(bound, task, state)| refine(problem, settings, steps, task, state, bound, incumbent))
             .collect();
         for step in refined {
-            outcome.relaxed += usize::from(step.was == Refined::No);
+            outcome.relaxed += usize::from(step.looked);
             outcome.solved += usize::from(step.was == Refined::Tried);
             outcome.steps += step.steps;
             let Some(entry) = open.iter_mut().find(|o| o.1 == step.task) else { continue };
@@ -186,6 +186,8 @@ struct Step {
     task: usize,
     was: Refined,
     now: Refined,
+    /// Whether its chain was looked at for the first time.
+    looked: bool,
     bound: f64,
     solution: Option<(ChainSolution, f64)>,
     steps: u64,
@@ -200,18 +202,30 @@ fn refine<D: Decompose + ?Sized>(
     bound: f64,
     incumbent: f64,
 ) -> Step {
-    let closed = Step { task, was, now: Refined::Done, bound: f64::INFINITY, solution: None, steps: 0 };
+    let closed = Step { task, was, now: Refined::Done, looked: false, bound: f64::INFINITY, solution: None, steps: 0 };
     let worth = |solution: ChainSolution| {
         let value = problem.value(task, &solution);
         (solution, value)
     };
+    // Most tasks fall here already, without a look at their chains.
+    if was == Refined::No {
+        match problem.priced_bound(task) {
+            Bound::Infeasible => return closed,
+            // What is within the target gap of the incumbent already cannot gain more than that.
+            Bound::AtLeast(bound) if bound * (1.0 + settings.target_gap) >= incumbent => {
+                return Step { now: Refined::Priced, bound, ..closed };
+            }
+            Bound::AtLeast(_) => {}
+        }
+    }
+    let first_look = matches!(was, Refined::No | Refined::Priced);
+    let closed = Step { looked: first_look, ..closed };
     let Some(chain) = problem.chain(task) else { return closed };
     // What is not below this cannot matter.
     let Some(relaxation) = Relaxation::new(&chain, incumbent) else { return Step { bound: incumbent, ..closed } };
-    if was == Refined::No {
+    if first_look {
         return match relaxation.bound(&chain, incumbent) {
             Some((value, lists)) => {
-                // What is within the target gap of the incumbent already cannot gain more than that.
                 let promising = value * (1.0 + settings.target_gap) < incumbent;
                 let solution = promising.then(|| rounded(&chain, &lists)).flatten();
                 let solution = solution.filter(|s| s.objective < incumbent).map(worth);
@@ -233,7 +247,7 @@ fn refine<D: Decompose + ?Sized>(
     let value = best.as_ref().map_or(incumbent, |b| b.objective);
     let proven = if complete { (value - tolerance).max(bound) } else { bound };
     let now = if first && !complete { Refined::Tried } else { Refined::Done };
-    Step { task, was, now, bound: proven, solution: best.map(worth), steps }
+    Step { now, bound: proven, solution: best.map(worth), steps, ..closed }
 }
 
 /// A solution with the given cuts, every segment filled by rounding its relaxation.

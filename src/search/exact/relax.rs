@@ -114,11 +114,12 @@ impl SegmentBounds {
         let mut kind_of = Vec::with_capacity(items.len());
         for item in items {
             let key = (chain.items[item.item as usize], item.multiplier);
-            let index = kinds.iter().position(|k| *k == key).unwrap_or_else(|| {
+            let last = kind_of.last().copied().filter(|k| kinds[*k] == key);
+            let known = last.or_else(|| kinds.iter().position(|k| *k == key));
+            kind_of.push(known.unwrap_or_else(|| {
                 kinds.push(key);
                 kinds.len() - 1
-            });
-            kind_of.push(index);
+            }));
         }
         let class_of = |kind: usize| &classes[kinds[kind].0 as usize];
         let hulls: Vec<Vec<(f64, f64, ())>> = kinds
@@ -141,13 +142,16 @@ impl SegmentBounds {
                 lambdas.iter().map(|l| h.iter().map(|(r, w, ())| w + l * r).fold(f64::INFINITY, f64::min)).collect()
             })
             .collect();
-        let mut prefix = vec![0.0; lambdas.len()];
-        prefix.reserve(items.len() * lambdas.len());
-        let mut resource = vec![0.0];
+        let mut sums = vec![0.0; lambdas.len()];
+        let mut prefix = Vec::with_capacity((items.len() + 1) * lambdas.len());
+        prefix.extend_from_slice(&sums);
+        let mut resource = Vec::with_capacity(items.len() + 1);
+        resource.push(0.0);
         for (i, &kind) in kind_of.iter().enumerate() {
-            for l in 0..lambdas.len() {
-                prefix.push(prefix[i * lambdas.len() + l] + least[kind][l]);
+            for (sum, least) in sums.iter_mut().zip(&least[kind]) {
+                *sum += least;
             }
+            prefix.extend_from_slice(&sums);
             // The last point of a hull is the leanest.
             resource.push(resource[i] + hulls[kind].last().map_or(0.0, |h| h.0));
         }
@@ -163,7 +167,8 @@ impl SegmentBounds {
             entry = std::array::from_fn(|k| entry[k].min(least[k]));
         }
         let mut rejoins: Vec<Option<Cost>> = vec![None; kinds.len()];
-        let mut floor = vec![[0.0; COSTS]];
+        let mut floor = Vec::with_capacity(items.len() + 1);
+        floor.push([0.0; COSTS]);
         for (index, (item, &kind)) in items.iter().zip(&kind_of).enumerate() {
             let before: Cost = floor[floor.len() - 1];
             let lead = if item.lead { class_of(kind).lead } else { [0.0; COSTS] };
@@ -341,7 +346,6 @@ impl Relaxation {
         for i in 0..n {
             primary[i + 1] = primary[i] + least[chain.items[i] as usize];
         }
-        // Most tasks fall here already, without a look at the resource.
         if chain.combine.complete(&chain.combine.start(), chain.segments.len(), primary[n]) >= incumbent {
             return None;
         }
