@@ -18,15 +18,18 @@ impl Source {
     }
 }
 
+/// One of the curves of a device.
+pub type Curve = fn(&Device) -> Efficiency;
+
 /// What of a device.
 #[derive(Debug, Clone, Copy)]
 pub enum Of {
     /// Peaks, memory, memory bandwidth.
     Sheet,
     /// Plateau of a curve.
-    Plateau(fn(&Device) -> Efficiency),
+    Plateau(Curve),
     /// Half point of a curve.
-    Half(fn(&Device) -> Efficiency),
+    Half(Curve),
     /// Launch of a kernel.
     Launch,
 }
@@ -39,16 +42,12 @@ fn told(device: &Device) -> (&str, &str) {
 /// Where a number of `device` comes from.
 pub fn of_device(device: &Device, of: Of) -> Source {
     let (sheet, efficiency) = told(device);
-    let known = devices::find(&device.name).ok();
-    let unchanged = |same: fn(&Device, &Device, fn(&Device) -> Efficiency) -> bool, curve| {
-        known.as_ref().is_some_and(|k| same(k, device, curve))
-    };
+    let unchanged =
+        |curve: Curve| devices::find(&device.name).is_ok_and(|known| curve(&known).half_at == curve(device).half_at);
     match of {
         Of::Sheet => Source::new(sheet, &device.date),
         Of::Plateau(_) => Source::new(efficiency, &device.date),
-        Of::Half(curve) if unchanged(|a, b, curve| curve(a).half_at == curve(b).half_at, curve) => {
-            Source::new(curves::HALF_SOURCE, curves::DATE)
-        }
+        Of::Half(curve) if unchanged(curve) => Source::new(curves::HALF_SOURCE, curves::DATE),
         Of::Half(_) => Source::new(efficiency, &device.date),
         Of::Launch if device.launch == curves::LAUNCH => Source::new(curves::LAUNCH_SOURCE, curves::DATE),
         Of::Launch => Source::new(sheet, &device.date),
