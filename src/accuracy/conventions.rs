@@ -347,8 +347,14 @@ fn cut(framework: &str, row: &Row, flags: &str) -> Result<Option<Cut>, LeftOut> 
         let layout = layout.split([',', ';', ' ']).next().unwrap_or_default();
         return super::megatron::layers_of_layout(layout).map(|list| Some(Cut::Listed(list)));
     }
+    let width = |column: &'static str| row.count(column).ok_or(LeftOut::Unknown(column));
     Ok(match framework {
-        "nanotron" | "megatron-deepspeed" => Some(Cut::Balanced),
+        "nanotron" => {
+            let (h, ffn, vocab) = (width("hidden")?, width("ffn")?, width("vocab")?);
+            let heads = width("heads")?;
+            Some(Cut::ByWork { layer: h * (4 * heads * (h / heads) + 3 * ffn), head: vocab * h })
+        }
+        "megatron-deepspeed" => Some(Cut::Balanced),
         "nemo" | "megatron-bridge" => Some(Cut::EvenWithEnds),
         _ => None,
     })

@@ -34,11 +34,11 @@ fn elapsed(line: &str) -> Option<Option<f64>> {
     let mark = "elapsed time per iteration (";
     let rest = &line[line.find(mark)? + mark.len()..];
     let scale = match rest.split(')').next() {
-        Some("ms") => 1e-3,
+        Some("ms") => 1e3,
         Some("s") => 1.0,
         _ => return Some(None),
     };
-    Some(number_after(rest, ")").flatten().map(|x| x * scale))
+    Some(number_after(rest, ")").flatten().map(|x| x / scale))
 }
 
 fn said(line: &str) -> Option<Option<Said>> {

@@ -4,6 +4,7 @@
 
 mod accuracy;
 mod accuracy_html;
+mod against;
 mod breakdown;
 mod calibration;
 mod check;
@@ -24,8 +25,9 @@ mod style;
 mod table;
 mod versus;
 
-pub use accuracy::accuracy;
+pub use accuracy::{accuracy, held_out};
 pub use accuracy_html::accuracy_html;
+pub use against::against;
 pub use calibration::{Measured, calibration, measured};
 pub use check::check;
 pub use explain::{explain, numbers};

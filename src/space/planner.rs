@@ -3,6 +3,7 @@
 use super::answer::{Alternative, Answer, Infeasible, NEAR_TIE, Priced, ProvenBound, SearchReport, WORTH_IT};
 use super::fast::Choice;
 use super::layerwise::LayerwiseSpace;
+use super::stability::stability;
 use super::target::TargetRules;
 use super::tasks::TaskKey;
 use super::uniform::{self, Uniform};
@@ -88,6 +89,8 @@ const AUTO_STEPS: u64 = 1 << 24;
 const HOPELESS: f64 = 1.5;
 /// Uniform plans kept as seeds and alternatives.
 const UNIFORM: usize = 32;
+/// Other plans that the choice is compared with where constants are off.
+const RIVALS: usize = 5;
 /// Clusters up to this size are listed device by device.
 pub(super) const LISTED_DEVICES: u64 = 64;
 
@@ -298,7 +301,11 @@ fn compose(
     };
     let gain = if shared { Some(0.0) } else { gain };
     let recommended = if gain.is_some_and(|g| g < WORTH_IT) { "uniform" } else { "layerwise" };
-    let alternatives = alternatives(space, outcome, uniform, (&plan, &estimate), inputs.search.top, shared)?;
+    let top = inputs.search.top;
+    let mut alternatives = alternatives(space, outcome, uniform, (&plan, &estimate), top.max(RIVALS), shared)?;
+    let rivals = &alternatives[..alternatives.len().min(RIVALS)];
+    let stability = stability(inputs, estimator.spine, estimator.pool, (&plan, &estimate), rivals)?;
+    alternatives.truncate(top.saturating_sub(1).max(1));
     let bound = outcome.bound.map(|b| {
         let b = b.min(estimate.iteration_time_s);
         ProvenBound { objective_s: b, gap: (estimate.iteration_time_s - b) / b }
@@ -313,6 +320,7 @@ fn compose(
         uniform: best_uniform,
         layerwise_gain: gain.map(|g| g.max(0.0)),
         recommended,
+        stability,
         bound,
         space_size_log10: size,
         space_size: (size < 300.0).then(|| 10f64.powf(size)),
@@ -379,7 +387,7 @@ fn alternatives(
         list.push(Alternative { plan, estimate: price, uniform, slower, near_tie: slower.abs() <= NEAR_TIE, gives_up });
     }
     list.sort_by(|a, b| a.estimate.iteration_time_s.total_cmp(&b.estimate.iteration_time_s));
-    list.truncate(top.saturating_sub(1).max(1));
+    list.truncate(top);
     Ok(list)
 }
 
