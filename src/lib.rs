@@ -8,6 +8,7 @@ pub mod cluster;
 pub mod cost;
 pub mod error;
 pub mod estimate;
+pub mod experiment;
 pub mod export;
 pub mod import;
 pub mod job;

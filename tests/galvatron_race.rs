@@ -4,9 +4,10 @@
 
 use espalier::cost::galvatron::Repairs;
 use espalier::search::budget::Budget;
+use espalier::search::erased::solve;
 use espalier::search::problem::Problem;
 use espalier::search::registry::{Choice, build};
-use espalier::search::run::{Request, solve};
+use espalier::search::run::Request;
 use espalier::search::score::Score;
 use espalier::space::galvatron::{GalvatronSpace, Partition};
 use espalier::{import, reference};
@@ -26,7 +27,7 @@ fn cases() -> Vec<PathBuf> {
 /// Evaluations until within 1 % and 0.1 % of the optimum, by seed, sorted; `None` where it was not reached.
 fn reached(space: &GalvatronSpace, backend: &str, seeds: u64, evaluations: u64) -> [Vec<Option<u64>>; 2] {
     let optimum = space.answer().best.as_ref().unwrap().1;
-    let backend = build::<GalvatronSpace>(&Choice::named(backend)).unwrap();
+    let backend = build(&Choice::named(backend)).unwrap();
     let mut out = [Vec::new(), Vec::new()];
     for seed in 0..seeds {
         let budget = Budget { target: Some(optimum * 1.001), ..Budget::evaluations(evaluations) };

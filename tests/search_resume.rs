@@ -6,6 +6,7 @@ use espalier::memo::FileError;
 use espalier::search::backend::Backend;
 use espalier::search::budget::Budget;
 use espalier::search::checkpoint::Checkpointing;
+use espalier::search::erased::Erased;
 use espalier::search::mcts::Mcts;
 use espalier::search::outcome::Outcome;
 use espalier::search::problem::Problem;
@@ -28,15 +29,15 @@ fn same<S>(a: &Outcome<S>, b: &Outcome<S>, what: &str) {
 fn halves_make_a_whole<P: Problem + 'static>(problem: P, name: &str) {
     let dir = scratch(name);
     let problem = Counted::new(problem);
-    for backend in backends::<Counted<P>>() {
+    for backend in backends() {
         let name = backend.name();
-        let whole = solve(&problem, &*backend, Request::new(6, Budget::evaluations(900))).unwrap();
+        let whole = solve(&Erased::new(&problem), &*backend, Request::new(6, Budget::evaluations(900))).unwrap();
         // Backends may plan by their budget: cut the same search by time instead, by way of a stop after 450 evaluations.
-        let cut = cut_after(&problem, &*backend, 450, &dir.join(name));
+        let cut = cut_after(&Erased::new(&problem), &*backend, 450, &dir.join(name));
         problem.calls.store(0, Relaxed);
         let request =
             Request { checkpoint: Some(checkpoint(&dir.join(name))), ..Request::new(6, Budget::evaluations(900)) };
-        let resumed = solve(&problem, &*backend, request).unwrap();
+        let resumed = solve(&Erased::new(&problem), &*backend, request).unwrap();
         same(&whole, &resumed, name);
         let paid = problem.calls.load(Relaxed);
         assert!(paid <= whole.counters.evaluations - cut, "{name}: {paid} paid again after {cut}");
@@ -86,10 +87,11 @@ fn big_chain() -> LayerChain {
 fn a_finished_search_can_be_given_a_larger_budget() {
     let dir = scratch("larger");
     let problem = Counted::new(big_chain());
-    for backend in backends::<Counted<LayerChain>>() {
+    for backend in backends() {
         let path = dir.join(backend.name());
         let run = |n, checkpoint| {
-            solve(&problem, &*backend, Request { checkpoint, ..Request::new(6, Budget::evaluations(n)) }).unwrap()
+            solve(&Erased::new(&problem), &*backend, Request { checkpoint, ..Request::new(6, Budget::evaluations(n)) })
+                .unwrap()
         };
         run(300, Some(checkpoint(&path)));
         same(&run(900, None), &run(900, Some(checkpoint(&path))), backend.name());

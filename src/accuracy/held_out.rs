@@ -8,7 +8,7 @@
 //!
 //! What stays of having seen everything: the shape of the model, and the constants of the cost model itself.
 
-use super::calibrate::robust::{Knob, descend};
+use super::calibrate::robust::{Knob, descend, settle};
 use super::case::{Case, Constants};
 use super::compare::Quantity;
 use super::statistics::{Errors, errors};
@@ -196,10 +196,17 @@ impl Parts {
         case
     }
 
-    fn fit(&self, runs: &[Run], rows: &[usize], quantity: Quantity) -> Vec<f64> {
-        descend(rows, &|i| runs[i].measured, &self.knobs, &|k, i| self.touches(k, &runs[i].case), &|i, factors| {
-            predicted(&self.scaled(&runs[i].case, factors), quantity).unwrap_or(f64::NAN)
-        })
+    /// Factors for `rows`; a user's few rows (`few`) lose their outliers, as in a calibration.
+    fn fit(&self, runs: &[Run], rows: &[usize], quantity: Quantity, few: bool) -> Vec<f64> {
+        let measured = |i: usize| runs[i].measured;
+        let touches = |k: usize, i: usize| self.touches(k, &runs[i].case);
+        let price =
+            |i: usize, factors: &[f64]| predicted(&self.scaled(&runs[i].case, factors), quantity).unwrap_or(f64::NAN);
+        if few {
+            settle(rows, &measured, &self.knobs, &touches, &price).0
+        } else {
+            descend(rows, &measured, &self.knobs, &touches, &price)
+        }
     }
 }
 
@@ -226,7 +233,7 @@ pub fn held_out(rows: &[Row], quantity: Quantity) -> Vec<HeldOut> {
         let others: Vec<usize> =
             sources.iter().filter(|(s, _)| *s != source).flat_map(|(_, rows)| spread(rows, OF_A_SOURCE)).collect();
         let parts = Parts::of(others.iter().map(|&i| &runs[i]), quantity);
-        let factors = parts.fit(&runs, &others, quantity);
+        let factors = parts.fit(&runs, &others, quantity, false);
         // What was learned is where the source starts from.
         let mut before: Vec<(usize, Case)> = Vec::with_capacity(own.len());
         for &i in own {
@@ -238,7 +245,7 @@ pub fn held_out(rows: &[Row], quantity: Quantity) -> Vec<HeldOut> {
         let seen = spread(own, SEEN.min(own.len() / 2));
         let unseen: Vec<usize> = own.iter().copied().filter(|i| !seen.contains(i)).collect();
         let mine = Parts::of(own.iter().map(|&i| &runs[i]), quantity);
-        let moved = mine.fit(&runs, &seen, quantity);
+        let moved = mine.fit(&runs, &seen, quantity, true);
         let calibrated = judged(&runs, &unseen, &|run| predicted(&mine.scaled(&run.case, &moved), quantity));
         let seen_all = judged(&runs, own, &|run| Some(run.usual));
         for (i, case) in before {

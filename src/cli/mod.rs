@@ -4,6 +4,8 @@
 //! plan; 5 illegal for the target; 130 interrupted (the best so far is printed).
 
 mod accuracy;
+mod backends;
+mod bench;
 mod calibrate;
 mod check;
 mod check_launch;
@@ -78,6 +80,10 @@ enum Command {
     MinGpus(Box<min_gpus::Args>),
     /// Search for a pipeline schedule, or judge a given one
     Schedule(Box<schedule::Args>),
+    /// Race search algorithms against each other, and tell which differences are real
+    Bench(Box<bench::Args>),
+    /// Say what each search algorithm does, its parameters, and when to use it
+    Backends(Box<backends::Args>),
     /// Compare prices with published measurements
     Accuracy(Box<accuracy::Args>),
     /// Fit a device to your own runs
@@ -110,6 +116,8 @@ pub fn main() -> ExitCode {
     };
     let output = Output::new(cli.json, cli.color);
     let done = catch_unwind(AssertUnwindSafe(|| match cli.command {
+        Command::Bench(args) => bench::run(*args, &output),
+        Command::Backends(args) => backends::run(&args, &output),
         Command::Plan(args) => plan::run(*args, &output),
         Command::Check(args) => check::run(&args, &output),
         Command::Model(args) => model::run(&args, &output),

@@ -1,17 +1,28 @@
 //! Every backend by name: what it is, where it comes from, its parameters, and how to make it.
 //!
-//! A new backend is one file with its parameters as a serde structure, and one line in [`entries`].
+//! A new backend is one file with its parameters as a serde structure and its [`Page`], and one line in [`entries`].
 
 use super::anneal::Anneal;
 use super::auto::Auto;
 use super::backend::Backend;
+use super::beam::{self, Beam};
+use super::brkga::{self, Brkga};
+use super::cross_entropy::{self, CrossEntropy, Distribution};
 use super::exact::ExactSettings;
 use super::exact::backend::Exact;
+use super::exhaustive::{self, Exhaustive};
 use super::genetic::Genetic;
+use super::greedy::{self, Greedy};
+use super::late::{self, Late};
+use super::manual::{self, Page};
 use super::mcts::Mcts;
+use super::neighbourhood::{self, Neighbourhood};
+use super::nested::{self, Nested};
 use super::portfolio::{Portfolio, Stage};
 use super::problem::Problem;
 use super::random::Random;
+use super::tabu::{self, Tabu};
+use super::tempering::{self, Tempering};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -66,10 +77,8 @@ pub type Built<'p, P> = Result<Box<dyn Backend<P> + 'p>, RegistryError>;
 pub struct Entry<'p, P: Problem> {
     /// What it is called.
     pub name: &'static str,
-    /// What it does, in a sentence.
-    pub summary: &'static str,
-    /// Where it comes from.
-    pub source: &'static str,
+    /// What it does, where it comes from, when to use it, what its parameters mean.
+    pub page: &'static Page,
     /// Its parameters with their defaults.
     pub defaults: fn() -> Value,
     /// Makes it.
@@ -111,53 +120,37 @@ pub fn entries<'p, P: Problem + 'p>() -> Vec<Entry<'p, P>> {
     vec![
         Entry {
             name: "auto",
-            summary: "exact where that proves the answer, otherwise a portfolio that starts from what exact found",
-            source: "this engine",
+            page: &manual::AUTO,
             defaults: defaults::<Stages>,
             build: |given| Ok(Box::new(Auto { exact: exact()?, portfolio: portfolio("auto", given)? })),
         },
         Entry {
             name: "portfolio",
-            summary: "tree search, then genetic search from its best, then annealing, over one evaluator",
-            source: "this engine",
+            page: &manual::PORTFOLIO,
             defaults: defaults::<Stages>,
             build: |given| Ok(Box::new(portfolio("portfolio", given)?)),
         },
         Entry {
             name: "exact",
-            summary: "proves the optimum: by decomposition into chains where there is one, else by branch and bound",
-            source: "Lawler and Wood 1966; dynamic programming over non-dominated labels",
+            page: &manual::EXACT,
             defaults: defaults::<ExactSettings>,
             build: |given| Ok(Box::new(Exact { settings: parameters("exact", given)? })),
         },
-        Entry {
-            name: "mcts",
-            summary: "grows a tree by PUCT with the problem's prior, in batches, closing what bounds rule out",
-            source: "Rosin 2011; Silver 2017; Liu 2020 (WU-UCT); Winands 2008 (solver)",
-            defaults: defaults::<Mcts>,
-            build: |given| boxed::<P, Mcts>("mcts", given),
-        },
-        Entry {
-            name: "genetic",
-            summary: "breeds complete paths on islands in a ring, with run operators and local search at the best",
-            source: "Alba and Tomassini 2002; Deb 2000; Fialho 2010",
-            defaults: defaults::<Genetic>,
-            build: |given| boxed::<P, Genetic>("genetic", given),
-        },
-        Entry {
-            name: "anneal",
-            summary: "several annealing chains side by side, with the same moves as genetic search",
-            source: "Kirkpatrick, Gelatt and Vecchi 1983",
-            defaults: defaults::<Anneal>,
-            build: |given| boxed::<P, Anneal>("anneal", given),
-        },
-        Entry {
-            name: "random",
-            summary: "uniform descents, none twice where that can be known: the floor",
-            source: "folklore",
-            defaults: defaults::<Random>,
-            build: |given| boxed::<P, Random>("random", given),
-        },
+        of::<P, Mcts>("mcts", &manual::MCTS),
+        of::<P, Genetic>("genetic", &manual::GENETIC),
+        of::<P, Anneal>("anneal", &manual::ANNEAL),
+        of::<P, Nested>("nested", &nested::PAGE),
+        of::<P, Tempering>("tempering", &tempering::PAGE),
+        of::<P, Late>("late", &late::PAGE),
+        of::<P, Tabu>("tabu", &tabu::PAGE),
+        of::<P, Neighbourhood>("neighbourhood", &neighbourhood::PAGE),
+        of::<P, Brkga>("brkga", &brkga::PAGE),
+        of::<P, CrossEntropy>("cross_entropy", &cross_entropy::PAGE),
+        of::<P, Distribution>("distribution", &cross_entropy::CHAIN_PAGE),
+        of::<P, Beam>("beam", &beam::PAGE),
+        of::<P, Greedy>("greedy", &greedy::PAGE),
+        of::<P, Exhaustive>("exhaustive", &exhaustive::PAGE),
+        of::<P, Random>("random", &manual::RANDOM),
     ]
 }
 
@@ -191,11 +184,15 @@ fn parameters<T: DeserializeOwned>(backend: &str, given: &Map<String, Value>) ->
     })
 }
 
-fn boxed<'p, P: Problem + 'p, B: Backend<P> + DeserializeOwned + 'p>(
-    backend: &str,
-    given: &Map<String, Value>,
-) -> Built<'p, P> {
-    Ok(Box::new(parameters::<B>(backend, given)?))
+/// A backend that is its own settings.
+fn of<'p, P, B>(name: &'static str, page: &'static Page) -> Entry<'p, P>
+where
+    P: Problem + 'p,
+    B: Backend<P> + Default + Serialize + DeserializeOwned + 'p,
+{
+    let build =
+        |given: &Map<String, Value>| -> Built<'p, P> { Ok(Box::new(parameters::<B>(B::default().name(), given)?)) };
+    Entry { name, page, defaults: defaults::<B>, build }
 }
 
 /// The registered backend called `exact`, if there is one.
@@ -254,6 +251,17 @@ mod tests {
             let silent = (entry.build)(&Map::new()).unwrap();
             assert_eq!(spelled.name(), entry.name);
             assert_eq!(spelled.identity(), silent.identity());
+        }
+    }
+
+    #[test]
+    fn every_parameter_of_every_backend_is_explained_and_nothing_else() {
+        for entry in entries::<Knapsack>() {
+            let Value::Object(all) = (entry.defaults)() else { panic!("{} has no parameters", entry.name) };
+            let told: Vec<&str> = entry.page.parameters.iter().map(|parameter| parameter.name).collect();
+            assert_eq!(told, all.keys().collect::<Vec<_>>(), "{}", entry.name);
+            let page = entry.page;
+            assert!([page.summary, page.source, page.when].iter().all(|text| !text.is_empty()), "{}", entry.name);
         }
     }
 

@@ -1,18 +1,18 @@
 //! The backends by name, for layer-wise planning: those of the registry, exact search with the settings of the question.
 
-use super::layerwise::LayerwiseSpace;
 use crate::error::{InputError, Kind};
 use crate::search::auto::Auto;
 use crate::search::backend::Backend;
+use crate::search::erased::Erased;
 use crate::search::exact::backend::Exact;
 use crate::search::registry::{self, Choice, RegistryError};
 
 /// A backend for layer-wise planning.
-pub type Layerwise<'a> = Box<dyn Backend<LayerwiseSpace<'a>> + 'a>;
+pub type Layerwise<'a> = Box<dyn Backend<Erased<'a>> + 'a>;
 
 /// Names that `--backend` takes.
 pub fn names() -> Vec<&'static str> {
-    registry::entries::<LayerwiseSpace<'static>>().iter().map(|entry| entry.name).collect()
+    registry::entries::<Erased<'static>>().iter().map(|entry| entry.name).collect()
 }
 
 /// The backend called `name`; `exact` carries the settings that exact search runs with.

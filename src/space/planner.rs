@@ -3,7 +3,8 @@
 use super::answer::{Alternative, Answer, Infeasible, NEAR_TIE, Priced, ProvenBound, SearchReport, WORTH_IT};
 use super::fast::Choice;
 use super::layerwise::LayerwiseSpace;
-use super::stability::stability;
+use super::schedule::joint::JointAnswer;
+use super::stability::{memory_margin, stability};
 use super::target::TargetRules;
 use super::tasks::TaskKey;
 use super::uniform::{self, Uniform};
@@ -20,11 +21,12 @@ use crate::rules::targets::Target;
 use crate::search::backend::Backend;
 use crate::search::budget::{Budget, Interrupt, Stop};
 use crate::search::checkpoint::Checkpointing;
+use crate::search::erased::{Erased, solve};
 use crate::search::exact::ExactSettings;
 use crate::search::exact::backend::Exact;
 use crate::search::outcome::{Observer, Outcome};
 use crate::search::problem::Fidelity;
-use crate::search::run::{Request, solve};
+use crate::search::run::Request;
 use std::time::Instant;
 
 /// What planning needs to know.
@@ -188,6 +190,7 @@ fn answer(
     let Watch { interrupt, observer, quick, checkpoint } = watch;
     let deadline = inputs.search.max_time.map(|t| started + t.as_limit());
     let stop = || interrupt.is_raised() || deadline.is_some_and(|d| Instant::now() >= d);
+    let backend = inputs.search.backend.as_deref().unwrap_or("auto");
     let first = uniform::probe(&space);
     let mut first_plan_s = first.is_some().then(|| started.elapsed().as_secs_f64());
     let uniform = uniform::best(&space, UNIFORM, first.as_ref(), &stop);
@@ -199,10 +202,10 @@ fn answer(
     if uniform.is_empty() && shared && !stop() {
         return Err(PlanError::Infeasible(Box::new(diagnose::infeasible(inputs, &space, !quick))));
     }
+    let limits = || (interrupt.clone(), deadline);
     if uniform.is_empty() && diagnose::leanest(&space).is_none_or(|l| l.0 > HOPELESS * space.estimator.allocatable()) {
-        return Err(PlanError::Infeasible(Box::new(diagnose::infeasible(inputs, &space, !quick))));
+        return nothing_fits(inputs, &space, quick, limits(), Timing { started, first_plan_s, backend });
     }
-    let backend = inputs.search.backend.as_deref().unwrap_or("auto");
     if matches!(backend, "auto" | "exact") {
         let seeds = uniform::seeds(&space, &uniform);
         space.set_seeds(seeds);
@@ -216,14 +219,66 @@ fn answer(
         if matches!(outcome.stop, Stop::Interrupted | Stop::Deadline | Stop::Evaluations | Stop::Stalled) {
             return Err(PlanError::NoPlan(outcome.stop));
         }
-        return Err(PlanError::Infeasible(Box::new(diagnose::infeasible(inputs, &space, !quick))));
+        return nothing_fits(inputs, &space, quick, limits(), Timing { started, first_plan_s, backend });
     };
     let mut answer = compose(inputs, &space, &outcome, &best, &uniform, Timing { started, first_plan_s, backend })?;
     if inputs.search.schedule == Some(ScheduleChoice::Auto) {
         super::scheduled::schedule(inputs, &space, &outcome, &uniform, &mut answer, (interrupt, deadline))?;
+        answer.stability.memory = memory_margin(inputs, space.estimator.pool, &answer.estimate);
         answer.search.wall_s = started.elapsed().as_secs_f64();
     }
     Ok(answer)
+}
+
+/// Nothing fits under the usual schedules; where schedules are free, another may need less memory.
+fn nothing_fits(
+    inputs: &Inputs,
+    space: &LayerwiseSpace<'_>,
+    quick: bool,
+    limits: (Interrupt, Option<Instant>),
+    timing: Timing<'_>,
+) -> Result<Answer, PlanError> {
+    let free = inputs.search.schedule == Some(ScheduleChoice::Auto);
+    let found = if free { super::scheduled::only(inputs, space, limits)? } else { None };
+    let Some((found, bound_s)) = found else {
+        return Err(PlanError::Infeasible(Box::new(diagnose::infeasible(inputs, space, !quick))));
+    };
+    let JointAnswer { plan, estimate, origin, schedule, cpu_s } = found;
+    let mut notes = notes(inputs, &estimate, None);
+    notes.push(
+        "no plan fits under 1F1B or interleaved 1F1B: plans with one strategy for all layers were searched".into(),
+    );
+    let bound = bound_s.min(estimate.iteration_time_s);
+    let size = space.size_log10();
+    Ok(Answer {
+        reasons: explain::reasons(inputs, space, &origin, &estimate),
+        placement: explain::placement(space, &plan, LISTED_DEVICES),
+        notes,
+        fits: estimate.fits,
+        uniform: None,
+        layerwise_gain: None,
+        recommended: "uniform",
+        stability: stability(inputs, space.estimator.spine, space.estimator.pool, (&plan, &estimate), &[])?,
+        bound: Some(ProvenBound { objective_s: bound, gap: estimate.iteration_time_s / bound - 1.0 }),
+        space_size_log10: size,
+        space_size: (size < 300.0).then(|| 10f64.powf(size)),
+        search: SearchReport {
+            backend: timing.backend.to_owned(),
+            seed: inputs.search.seed,
+            evaluations: schedule.evaluations,
+            requests: schedule.evaluations,
+            cache_hits: 0,
+            wall_s: timing.started.elapsed().as_secs_f64(),
+            cpu_s,
+            first_plan_s: timing.first_plan_s,
+            stop_reason: Stop::Exhausted,
+        },
+        alternatives: Vec::new(),
+        schedule: Some(schedule),
+        cost_options: inputs.cost,
+        plan,
+        estimate,
+    })
 }
 
 struct Timing<'b> {
@@ -258,7 +313,7 @@ fn search(
     let all_steps = if backend == "auto" { AUTO_STEPS } else { ExactSettings::default().all_steps };
     let exact =
         Exact { settings: ExactSettings { target_gap: gap.unwrap_or(0.0), all_steps, ..ExactSettings::default() } };
-    let backend: Box<dyn Backend<LayerwiseSpace<'_>>> = match backend {
+    let backend: Box<dyn Backend<Erased<'_>>> = match backend {
         "exact" => Box::new(exact),
         name => super::backends::find(name, exact)?,
     };

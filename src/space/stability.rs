@@ -121,19 +121,19 @@ pub fn stability(
             }
         }
     }
-    let shown = inputs.job.memory_limit.unwrap_or(pool.device.memory).0;
-    let p90 = estimate.peak_memory_p10_p90_bytes[1];
-    let share = inputs.cost.figures.safe_share * inputs.cost.software.memory_spread[1];
     Ok(Stability {
         stable: overtaken.is_empty(),
         rivals: rivals.len(),
         times,
         overtaken,
-        memory: MemoryMargin {
-            p90_bytes: p90,
-            shown_bytes: shown,
-            kept: p90 <= shown,
-            limit_bytes: shown * (1.0 / share).min(1.0),
-        },
+        memory: memory_margin(inputs, pool, estimate),
     })
+}
+
+/// The memory of a plan priced as `estimate` against what may come.
+pub fn memory_margin(inputs: &Inputs, pool: &Pool, estimate: &Estimate) -> MemoryMargin {
+    let shown = inputs.job.memory_limit.unwrap_or(pool.device.memory).0;
+    let p90 = estimate.peak_memory_p10_p90_bytes[1];
+    let share = inputs.cost.figures.safe_share * inputs.cost.software.memory_spread[1];
+    MemoryMargin { p90_bytes: p90, shown_bytes: shown, kept: p90 <= shown, limit_bytes: shown * (1.0 / share).min(1.0) }
 }

@@ -4,6 +4,7 @@
 
 use espalier::search::backend::Backend;
 use espalier::search::checkpoint::Checkpointing;
+use espalier::search::erased::Erased;
 use espalier::search::outcome::Outcome;
 use espalier::search::problem::{Allele, Bound, Fidelity, Key128, Moves, Node, Problem};
 use espalier::search::registry::entries;
@@ -12,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Every registered backend with its defaults.
-pub fn backends<P: Problem + 'static>() -> Vec<Box<dyn Backend<P>>> {
-    entries::<P>().into_iter().map(|entry| (entry.build)(&Default::default()).unwrap()).collect()
+/// Every registered backend with its defaults, for problems behind one type: compiled once, whatever is searched.
+pub fn backends<'p>() -> Vec<Box<dyn Backend<Erased<'p>> + 'p>> {
+    entries::<Erased<'p>>().into_iter().map(|entry| (entry.build)(&Default::default()).unwrap()).collect()
 }
 
 /// Score and key of the answer.

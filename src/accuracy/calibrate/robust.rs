@@ -181,6 +181,23 @@ fn near(rows: &[usize], least: f64, ratio: &(dyn Fn(usize) -> f64 + Sync)) -> (V
     (list(true), list(false))
 }
 
+/// Factors for `rows` without those that do not belong, and the rows that do: outliers of the ratio before any fit, then of what a
+/// fit to the rest leaves.
+pub fn settle(
+    rows: &[usize],
+    measured: &(dyn Fn(usize) -> f64 + Sync),
+    knobs: &[Knob],
+    touches: &(dyn Fn(usize, usize) -> bool + Sync),
+    price: &(dyn Fn(usize, &[f64]) -> f64 + Sync),
+) -> (Vec<f64>, Vec<usize>) {
+    let ratio = |i: usize, factors: &[f64]| (measured(i) / price(i, factors)).ln();
+    let ones = vec![1.0; knobs.len()];
+    let (good, _) = near(rows, GROSS, &|i| ratio(i, &ones));
+    let first = descend(&good, measured, knobs, touches, price);
+    let (kept, _) = near(&good, NATURAL, &|i| ratio(i, &first));
+    (descend(&kept, measured, knobs, touches, price), kept)
+}
+
 /// Fits `knobs` to `samples`; `price` is that of a sample with the constants scaled by given factors.
 ///
 /// # Errors

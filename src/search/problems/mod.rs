@@ -1,10 +1,12 @@
 //! Problems that are no training plans: to test the engine on, and to race backends on.
 
 mod chain;
+mod job_shop;
 mod knapsack;
 mod salesman;
 
 pub use chain::{ChainPlan, ChainShape, LayerChain};
+pub use job_shop::{JobShop, NAMED_JOB_SHOPS};
 pub use knapsack::Knapsack;
 pub use salesman::Salesman;
 
@@ -68,5 +70,6 @@ mod tests {
         ));
         bounds_are_admissible(&Knapsack::random(15, 3, 1));
         bounds_are_admissible(&Salesman::random(9, 1));
+        bounds_are_admissible(&JobShop::random(4, 3, 1));
     }
 }

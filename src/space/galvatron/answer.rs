@@ -10,10 +10,11 @@ use crate::cost::galvatron::{CostModel, GalvatronCostError, Plan, Repair};
 use crate::export::galvatron::{plan_file, to_json};
 use crate::memo::FileError;
 use crate::search::budget::Stop;
+use crate::search::erased::solve;
 use crate::search::outcome::gap;
 use crate::search::problem::Problem;
 use crate::search::registry::{Choice, RegistryError, build};
-use crate::search::run::{Request, solve};
+use crate::search::run::Request;
 use crate::space::answer::{ProvenBound, SearchReport};
 use serde::Serialize;
 use serde_json::Value;
@@ -141,7 +142,7 @@ pub fn plan_with(
     if !space.model.setting.limits.per_layer {
         return Err(GalvatronAnswerError::Coarse);
     }
-    let built = build::<GalvatronSpace>(&Choice::named(backend))?;
+    let built = build(&Choice::named(backend))?;
     let seed = request.seed;
     let outcome = solve(space, built.as_ref(), request)?;
     let best = outcome.best.as_ref().and_then(|b| Some((&b.solution, b.score.objective()?)));

@@ -1,8 +1,8 @@
 //! Policy genomes as a decision tree: shape, then rules that all devices share, then what single stages do otherwise. Its
 //! depth does not depend on the number of micro-batches.
 //!
-//! Shared by the stages of a chunk: how many activations the first and the last device may hold (linear in between), how
-//! many weight passes may be due, how long to wait for the next pass, and the ranks of F, B and W by phase. Each stage
+//! Shared by the stages of a chunk: how many activations the first and the last device may hold (linear in between), in
+//! all and during the warm-up (ZB-H1 has a warm-up like 1F1B but holds as much everywhere; Qi 2023, section 2.1), how many weight passes may be due, how long to wait for the next pass, and the ranks of F, B and W by phase. Each stage
 //! may then hold more or fewer activations, and wait or not.
 
 use super::question::Objective;
@@ -30,6 +30,8 @@ enum Gene {
     Shape,
     CapFirst(usize),
     CapLast(usize),
+    WarmFirst(usize),
+    WarmLast(usize),
     Due(usize),
     Hold(usize),
     Rank(usize, usize, usize),
@@ -60,6 +62,8 @@ impl<'w> PolicySpace<'w> {
                 let caps = most.min(m).min(4 * shape.placement.devices() as u32).clamp(1, MOST_CAPS);
                 add(Gene::CapFirst(c), caps as usize);
                 add(Gene::CapLast(c), caps as usize);
+                add(Gene::WarmFirst(c), caps as usize);
+                add(Gene::WarmLast(c), caps as usize);
                 add(Gene::Due(c), DUE.len());
                 add(Gene::Hold(c), HOLDS.len());
                 for phase in 0..PHASES {
@@ -86,21 +90,25 @@ impl<'w> PolicySpace<'w> {
         let shape = &self.workshop.case.shapes[s[0] as usize];
         let map = &shape.placement;
         let genes = &self.genes[s[0] as usize];
-        let shared = 4 + 3 * PHASES;
+        let shared = 6 + 3 * PHASES;
         let chunk_of = |x: usize| map.chunks(map.device(x)).position(|y| y == x).unwrap_or(0);
         let own = 1 + shared * shape.chunks();
         debug_assert_eq!(s.len(), 1 + genes.len());
         let stage = |x: usize| {
             let rules = &s[1 + shared * chunk_of(x)..][..shared];
             let along = map.device(x) as f64 / (map.devices() - 1).max(1) as f64;
-            let (first, last) = (f64::from(rules[0]), f64::from(rules[1]));
-            let cap = 1 + (first + (last - first) * along).round() as i64 + DELTAS[s[own + 2 * x] as usize];
-            let hold = OWN_HOLDS[s[own + 2 * x + 1] as usize].unwrap_or(HOLDS[rules[3] as usize]);
+            let level = |first: u32, last: u32| {
+                let (first, last) = (f64::from(first), f64::from(last));
+                1 + (first + (last - first) * along).round() as i64 + DELTAS[s[own + 2 * x] as usize]
+            };
+            let clamp = |cap: i64| cap.clamp(1, i64::from(u32::MAX)) as u32;
+            let hold = OWN_HOLDS[s[own + 2 * x + 1] as usize].unwrap_or(HOLDS[rules[5] as usize]);
             let mut rank = [[0.0f32; 3]; PHASES];
-            rank.iter_mut().flatten().zip(&rules[4..]).for_each(|(rank, level)| *rank = *level as f32);
+            rank.iter_mut().flatten().zip(&rules[6..]).for_each(|(rank, level)| *rank = *level as f32);
             StagePolicy {
-                cap: cap.clamp(1, i64::from(u32::MAX)) as u32,
-                due: DUE[rules[2] as usize],
+                cap: clamp(level(rules[0], rules[1])),
+                warm: clamp(level(rules[2], rules[3])),
+                due: DUE[rules[4] as usize],
                 hold: hold * shape.costs.stages[x].forward,
                 rank,
             }
@@ -129,6 +137,8 @@ impl Problem for PolicySpace<'_> {
             Gene::Rank(c, phase, kind) => word(5, c, 3 * phase + kind),
             Gene::Delta(x) => word(6, x, 0),
             Gene::OwnHold(x) => word(7, x, 0),
+            Gene::WarmFirst(c) => word(8, c, 0),
+            Gene::WarmLast(c) => word(9, c, 0),
         };
         Node::Choose { slot, options }
     }
@@ -153,7 +163,7 @@ impl Problem for PolicySpace<'_> {
             Some(Gene::Delta(_) | Gene::OwnHold(_)) => out[0] = 8.0,
             Some(Gene::Due(_)) => out[DUE.len() - 1] = 3.0,
             Some(Gene::Hold(_)) => out[0] = 3.0,
-            Some(Gene::CapFirst(_) | Gene::CapLast(_)) => {
+            Some(Gene::CapFirst(_) | Gene::CapLast(_) | Gene::WarmFirst(_) | Gene::WarmLast(_)) => {
                 // Any number up to the limit, and the limit itself more often: memory then decides.
                 if let Some(last) = out.last_mut() {
                     *last += 4.0;

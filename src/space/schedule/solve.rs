@@ -3,7 +3,7 @@
 //! `auto` goes from cheap to dear and stops as soon as the bound is met: known schedules, a certified optimum where the
 //! question is small, policy genomes bred by genetic search, then walks from the best of all.
 
-use super::known::{Known, known};
+use super::known::{Known, known, on_shapes};
 use super::order::OrderSpace;
 use super::policy::PolicySpace;
 use super::polish::Polish;
@@ -26,8 +26,9 @@ use crate::search::run::{Request, solve as search};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// Names that `--backend` takes.
-pub const BACKENDS: [&str; 5] = ["auto", "genetic", "mcts", "climb", "random"];
+/// Names that `--backend` takes: `genetic`, `mcts` and `random` choose policies, `orders` is tree search pass by pass, `climb`
+/// changes the order of passes.
+pub const BACKENDS: [&str; 6] = ["auto", "genetic", "mcts", "orders", "climb", "random"];
 
 /// How to search.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,6 +45,8 @@ pub struct ScheduleOptions {
     pub target_gap: f64,
     /// Whether to start from known schedules.
     pub known: bool,
+    /// A schedule to start from, and to compare with, in any case.
+    pub given: Option<Schedule>,
 }
 
 impl Default for ScheduleOptions {
@@ -55,6 +58,7 @@ impl Default for ScheduleOptions {
             max_time: None,
             target_gap: 0.0,
             known: true,
+            given: None,
         }
     }
 }
@@ -224,10 +228,12 @@ pub fn solve(
     let started = Instant::now();
     let mut workshop = Workshop::new(case)?;
     let mut compared = known(&workshop.case);
+    let given = options.given.as_ref().map(|schedule| on_shapes(&workshop.case, schedule)).unwrap_or_default();
+    let mut seeds: Vec<Solution> = given.iter().filter_map(|k| workshop.solution_of(k.shape, &k.schedule)).collect();
+    compared.extend(given);
     let objective = workshop.case.objective;
     let value = |k: &Known| if objective == Objective::Makespan { k.makespan } else { k.span };
     compared.sort_by(|a, b| value(a).total_cmp(&value(b)).then(a.peak.total_cmp(&b.peak)));
-    let mut seeds: Vec<Solution> = Vec::new();
     if options.known {
         seeds.extend(compared.iter().filter_map(|k| workshop.solution_of(k.shape, &k.schedule)));
     }
@@ -313,7 +319,8 @@ fn run(
         "genetic" => progress.phase(&policy, &Genetic::default(), sized(policies, 1), None, 1.0)?,
         "random" => progress.phase(&policy, &Random::default(), sized(policies, 1), None, 1.0)?,
         "climb" => progress.phase(&polish, &Climb::default(), sized(walks, 1), None, 1.0)?,
-        "mcts" => progress.phase(&OrderSpace::new(workshop)?, &Mcts::default(), sized(policies, 1), None, 1.0)?,
+        "mcts" => progress.phase(&policy, &Mcts::default(), sized(policies, 1), None, 1.0)?,
+        "orders" => progress.phase(&OrderSpace::new(workshop)?, &Mcts::default(), sized(policies, 1), None, 1.0)?,
         name => return Err(InputError::unknown_name(name, "a backend", BACKENDS).at("backend").into()),
     }
     Ok(())

@@ -1,0 +1,184 @@
+//! `espalier bench`: race search algorithms, check recorded results, compare two of them.
+
+use super::failure::Failure;
+use super::output::Output;
+use super::progress::{Bar, interrupt};
+use super::{ANSWERED, DOES_NOT_FIT, Ended, INTERRUPTED, values};
+use crate::error::{InputError, Kind};
+use crate::experiment::ExperimentError;
+use crate::experiment::analysis;
+use crate::experiment::compare::{Compared, compare};
+use crate::experiment::results::Results;
+use crate::experiment::runner::{self, RunOptions};
+use crate::experiment::suite::Suite;
+use crate::report::{Align, Style, Table};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// Arguments of `bench`.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_precedence_over_arg = true, arg_required_else_help = true)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// Suite to run (RON or JSON): instances, backends, seeds, evaluations
+    #[arg(value_name = "SUITE")]
+    suite: Option<PathBuf>,
+    /// Go on from what the folder holds; nothing is run twice
+    #[arg(long)]
+    resume: bool,
+    /// Runs at a time; never changes results but their clocks
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::threads)]
+    jobs: usize,
+    /// Folder of the results [default: the suite's name, without `.ron`, under `results/`]
+    #[arg(short, long, value_name = "FOLDER")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Recompute every table, plot and report from the traces, and say what differs
+    Verify {
+        /// Recorded results
+        #[arg(value_name = "FOLDER")]
+        folder: PathBuf,
+    },
+    /// Say where the second results are better, worse, or not distinguishable
+    Compare {
+        /// First results
+        #[arg(value_name = "A")]
+        a: PathBuf,
+        /// Second results
+        #[arg(value_name = "B")]
+        b: PathBuf,
+    },
+}
+
+impl From<ExperimentError> for Failure {
+    fn from(error: ExperimentError) -> Self {
+        match error {
+            ExperimentError::Input(e) => Failure::Input(e),
+            ExperimentError::File { path, why } => {
+                Failure::Input(InputError::new(Kind::Unreadable).in_file(path.display()).help(why))
+            }
+            ExperimentError::Interrupted | ExperimentError::Internal(_) => Failure::Internal(error.to_string()),
+        }
+    }
+}
+
+/// Runs it.
+pub(super) fn run(args: Args, output: &Output) -> Ended {
+    match (&args.command, &args.suite) {
+        (Some(Command::Verify { folder }), _) => verify(folder, output),
+        (Some(Command::Compare { a, b }), _) => compared(a, b, output),
+        (None, Some(suite)) => race(&args, suite, output),
+        (None, None) => {
+            Err(InputError::new(Kind::MissingField).at("SUITE").expected("a suite file, `verify` or `compare`").into())
+        }
+    }
+}
+
+fn race(args: &Args, path: &Path, output: &Output) -> Ended {
+    let suite = Suite::load(path)?;
+    let folder = match &args.output {
+        Some(folder) => folder.clone(),
+        None => Path::new("results").join(path.file_stem().unwrap_or_default()),
+    };
+    let bar = Bar::new("making instances");
+    let options = RunOptions { resume: args.resume, jobs: args.jobs, interrupt: interrupt() };
+    let mut said = |done: usize, all: usize| bar.say(format!("{done} of {all} runs"));
+    let results = match runner::run(&suite, &folder, &options, &mut said) {
+        Err(ExperimentError::Interrupted) => {
+            drop(bar);
+            super::output::say(&format!("interrupted; go on with: espalier bench {} --resume", path.display()));
+            return Ok(INTERRUPTED);
+        }
+        other => other?,
+    };
+    drop(bar);
+    let tables = analysis::tables(&results);
+    let area = tables.iter().find(|table| table.name == "area");
+    let rows: Vec<Value> = area.map(|t| t.rows.iter().map(|row| json!(row)).collect()).unwrap_or_default();
+    let document = json!({
+        "schema": "espalier/bench/1",
+        "folder": folder.display().to_string(),
+        "runs": results.runs.len(),
+        "instances": results.manifest.instances.len(),
+        "backends": results.manifest.backends.len(),
+        "skipped": results.manifest.skipped,
+        "area_under_ecdf": { "columns": area.map(|t| t.columns.clone()), "rows": rows },
+    });
+    output.answer(&document, |style| {
+        let mut text = area.map_or_else(String::new, |table| in_columns(table, style));
+        let _ = write!(text, "\n{} runs; report: {}\n", results.runs.len(), folder.join("report.html").display());
+        text
+    })?;
+    Ok(ANSWERED)
+}
+
+fn in_columns(table: &crate::experiment::tables::Table, style: Style) -> String {
+    let align = |c: usize| if c < table.texts { Align::Left } else { Align::Right };
+    let columns: Vec<(&str, Align)> =
+        table.columns.iter().enumerate().map(|(c, name)| (name.as_str(), align(c))).collect();
+    let mut out = Table::new(&columns);
+    table.rows.iter().for_each(|row| out.row(row.iter().cloned()));
+    format!("{}\n\n{}", table.title, out.render(style))
+}
+
+fn verify(folder: &Path, output: &Output) -> Ended {
+    let results = Results::load(folder)?;
+    let verified = results.verify(folder)?;
+    let differing: Vec<String> = verified.differing.iter().map(|path| path.display().to_string()).collect();
+    let missing = results.manifest.runs - (results.runs.len() as u64).min(results.manifest.runs);
+    let document = json!({
+        "schema": "espalier/bench-verify/1",
+        "runs": results.runs.len(),
+        "missing_runs": missing,
+        "differs": differing,
+        "left_out": verified.left_out,
+        "verified": differing.is_empty() && missing == 0,
+    });
+    let besides = match verified.left_out.as_slice() {
+        [] => String::new(),
+        parts => format!(" (left out: {})", parts.join(", ")),
+    };
+    output.answer(&document, |_| match (differing.is_empty(), missing) {
+        (true, 0) => {
+            format!("{} runs: every table, plot and report is what the traces say{besides}\n", results.runs.len())
+        }
+        _ => format!("{missing} runs missing; not what the traces say: {}\n", differing.join(", ")),
+    })?;
+    Ok(if differing.is_empty() && missing == 0 { ANSWERED } else { DOES_NOT_FIT })
+}
+
+fn compared(a: &Path, b: &Path, output: &Output) -> Ended {
+    let rows = compare(&Results::load(a)?, &Results::load(b)?);
+    if rows.is_empty() {
+        let error = InputError::new(Kind::Inconsistent).in_file(b.display());
+        return Err(error.expected("an instance, a backend and the budget of the first results").into());
+    }
+    let document = json!({ "schema": "espalier/bench-compare/1", "pairs": rows });
+    output.answer(&document, |style| report(&rows, style))?;
+    Ok(ANSWERED)
+}
+
+fn report(rows: &[Compared], style: Style) -> String {
+    let mut columns = vec![("instance", Align::Left), ("backend", Align::Left)];
+    columns.extend(["first", "second", "A12", "p"].map(|c| (c, Align::Right)));
+    columns.push(("the second is", Align::Left));
+    let mut table = Table::new(&columns);
+    let number = |x: Option<f64>| x.map_or("-".to_owned(), |x| format!("{x:.6}"));
+    for r in rows {
+        let texts = [r.instance.clone(), r.backend.clone(), number(r.a_median), number(r.b_median)];
+        table.row(texts.into_iter().chain([format!("{:.2}", r.a12), format!("{:.3}", r.p), r.verdict.to_owned()]));
+    }
+    let count = |verdict: &str| rows.iter().filter(|r| r.verdict == verdict).count();
+    format!(
+        "{}\n{} better, {} worse, {} not distinguishable (Mann-Whitney, Holm over all pairs; medians of final objectives)\n",
+        table.render(style),
+        count("better"),
+        count("worse"),
+        count("not distinguishable")
+    )
+}

@@ -1,0 +1,148 @@
+//! What an objective is compared with, and how much that is worth: an optimum, a bound, or the best that anybody has found.
+
+use super::instance::{Instance, InstanceSpec, Source};
+use crate::error::{InputError, Kind};
+use crate::search::budget::Budget;
+use crate::search::erased::Erased;
+use crate::search::exact::backend::Exact;
+use crate::search::problem::{Bound, Problem};
+use crate::search::problems::NAMED_JOB_SHOPS;
+use crate::search::run::{Request, solve};
+use crate::search::score::Score;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// How much a reference value is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Provenance {
+    /// Proven: nothing is below it, and something reaches it.
+    Optimal,
+    /// Nothing is below it.
+    Bound,
+    /// Somebody has reached it.
+    BestKnown,
+}
+
+impl Provenance {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Provenance::Optimal => "optimal",
+            Provenance::Bound => "bound",
+            Provenance::BestKnown => "best known",
+        }
+    }
+}
+
+/// A reference value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reference {
+    /// The objective.
+    pub value: f64,
+    /// How much it is worth.
+    pub provenance: Provenance,
+    /// Who says so.
+    pub source: String,
+}
+
+impl Reference {
+    /// Refuses what is no number.
+    pub fn validate(&self) -> Result<(), InputError> {
+        if self.value.is_finite() {
+            return Ok(());
+        }
+        Err(InputError::new(Kind::InvalidValue).at("value").found(self.value).expected("a finite number"))
+    }
+
+    /// How far `value` is above it: relative, or absolute where the reference is zero.
+    pub fn distance(&self, value: f64) -> f64 {
+        let off = value - self.value;
+        // Sums in another order may round below the optimum.
+        let off = if off.abs() <= ROUNDING * self.value.abs() { 0.0 } else { off };
+        if self.value == 0.0 { off } else { off / self.value.abs() }
+    }
+}
+
+/// Relative differences below this are rounding.
+const ROUNDING: f64 = 1e-9;
+/// Evaluations after which a proof is given up: minutes at most.
+const PROOF: u64 = 300_000;
+
+/// Chains up to this size are solved by the plain dynamic program: seconds at most.
+const MOST_SEGMENTS: usize = 4;
+const MOST_TABLE: usize = 100_000;
+
+/// The best known values of a table, by instance digest.
+pub type BestKnown = BTreeMap<String, Reference>;
+
+/// Best objective and bound of an exact search.
+fn prove(problem: &Erased<'_>) -> (Option<f64>, Option<f64>) {
+    match solve(problem, &Exact::default(), Request::new(0, Budget::evaluations(PROOF))) {
+        Ok(outcome) => (outcome.best.as_ref().and_then(|best| best.score.objective()), outcome.bound),
+        Err(_) => (None, None),
+    }
+}
+
+fn root_bound(problem: &Erased<'_>) -> Option<f64> {
+    match problem.bound(&problem.root()) {
+        Bound::AtLeast(bound) if bound.is_finite() => Some(bound),
+        _ => None,
+    }
+}
+
+/// The reference of an instance: as written, as published, proven now, as best known, or at least a bound. `None` where
+/// nothing is known at all.
+pub fn find(
+    spec: &InstanceSpec,
+    instance: &Instance,
+    digest: &str,
+    best_known: &BestKnown,
+) -> Result<Option<Reference>, InputError> {
+    if let Some(written) = &spec.reference {
+        return Ok(Some(written.clone()));
+    }
+    if let Source::NamedJobShop(name) = &spec.source
+        && let Some((_, optimum)) = NAMED_JOB_SHOPS.iter().find(|(known, _)| known == name)
+    {
+        let source = "Fisher and Thompson 1963; Carlier and Pinson 1989".to_owned();
+        return Ok(Some(Reference { value: *optimum, provenance: Provenance::Optimal, source }));
+    }
+    if let Instance::Galvatron(space) = instance
+        && let Some((_, optimum)) = space.answer().best.as_ref()
+        && space.answer().gap() == Some(0.0)
+    {
+        let source = "dynamic programming of Galvatron's space".to_owned();
+        return Ok(Some(Reference { value: *optimum, provenance: Provenance::Optimal, source }));
+    }
+    if let (Instance::Chain(chain), Source::Chain { items, options, segments, .. }) = (instance, &spec.source)
+        && *segments <= MOST_SEGMENTS
+        && items * items * options * options <= MOST_TABLE
+        && let Some(value) = chain.optimum()
+    {
+        let source = "dynamic programming over memory, every cut".to_owned();
+        return Ok(Some(Reference { value, provenance: Provenance::Optimal, source }));
+    }
+    let (best, bound) = match &spec.source {
+        // Schedules are not proven by enumeration.
+        Source::Schedule { .. } => (None, instance.with(root_bound)?),
+        _ => instance.with(prove)?,
+    };
+    if let (Some(best), Some(bound)) = (best, bound)
+        && best <= bound + ROUNDING * bound.abs()
+    {
+        let source = "exact search of this engine".to_owned();
+        return Ok(Some(Reference { value: best, provenance: Provenance::Optimal, source }));
+    }
+    if let Some(known) = best_known.get(digest) {
+        return Ok(Some(known.clone()));
+    }
+    let source = "exact search of this engine, not closed".to_owned();
+    Ok(bound.map(|value| Reference { value, provenance: Provenance::Bound, source }))
+}
+
+/// Whether a score reaches `distance` of the reference.
+pub fn reaches(reference: &Reference, score: Score, distance: f64) -> bool {
+    score.objective().is_some_and(|value| reference.distance(value) <= distance)
+}

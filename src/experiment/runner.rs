@@ -1,0 +1,147 @@
+//! Runs a suite: in interleaved order, every run on one thread with a cold cache of its own, each recorded when it ends.
+
+use super::instance::Instance;
+use super::journal::Journal;
+use super::manifest::{Cell, Made, Manifest};
+use super::record::Run;
+use super::results::{JOURNAL, Results, TRACE};
+use super::suite::Suite;
+use super::{ExperimentError, file};
+use crate::error::{InputError, Kind};
+use crate::search::budget::{Budget, Interrupt, Stop};
+use crate::search::erased::Erased;
+use crate::search::registry::build;
+use crate::search::run::{Request, solve};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc;
+
+/// How to run a suite.
+#[derive(Debug, Clone, Default)]
+pub struct RunOptions {
+    /// Go on from what is recorded in the folder.
+    pub resume: bool,
+    /// Runs at a time; more than cores spoils the clocks, never the results.
+    pub jobs: usize,
+    /// Stops it.
+    pub interrupt: Interrupt,
+}
+
+/// Runs `suite` into `folder`. `progress` is told runs recorded and runs in all.
+pub fn run(
+    suite: &Suite,
+    folder: &Path,
+    options: &RunOptions,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Results, ExperimentError> {
+    let before = folder.join("manifest.json").exists();
+    if before && !options.resume {
+        let error = InputError::new(Kind::Inconsistent).at("--output").found(folder.display());
+        return Err(error.expected("a folder without results").help("or go on with --resume").into());
+    }
+    std::fs::create_dir_all(folder).map_err(file(folder))?;
+    let old = if before { Some(Manifest::load(folder)?) } else { None };
+    let (mut manifest, made) = Manifest::of(suite, old.as_ref())?;
+    if let Some(old) = old {
+        manifest.clocks = old.clocks;
+    }
+    let mut known = BTreeMap::new();
+    if folder.join(TRACE).exists() {
+        known.extend(Results::load(folder)?.runs.into_iter().map(|run| (run.cell.clone(), run)));
+    }
+    let (mut journal, finished) = Journal::open(&folder.join(JOURNAL))?;
+    known.extend(finished.into_iter().map(|run| (run.cell.clone(), run)));
+    manifest.save(folder)?;
+    let cells = manifest.plan();
+    let missing: Vec<&Cell> = cells.iter().filter(|cell| !known.contains_key(&cell.name)).collect();
+    let mut recorded = cells.len() - missing.len();
+    progress(recorded, cells.len());
+    work(suite, &made, &missing, options, &mut |run| {
+        journal.append(&run)?;
+        known.insert(run.cell.clone(), run);
+        recorded += 1;
+        progress(recorded, cells.len());
+        Ok(())
+    })?;
+    let runs = cells.iter().filter_map(|cell| {
+        let mut run = known.remove(&cell.name)?;
+        // A cell may have been recorded under another name of the same instance or backend.
+        run.instance.clone_from(&manifest.instances[cell.instance].id);
+        run.backend.clone_from(&manifest.backends[cell.backend].name);
+        Some(run)
+    });
+    let results = Results { runs: runs.collect(), manifest };
+    results.save(folder)?;
+    drop(journal);
+    std::fs::remove_file(folder.join(JOURNAL)).map_err(file(folder))?;
+    Ok(results)
+}
+
+fn work(
+    suite: &Suite,
+    made: &Made,
+    cells: &[&Cell],
+    options: &RunOptions,
+    record: &mut dyn FnMut(Run) -> Result<(), ExperimentError>,
+) -> Result<(), ExperimentError> {
+    let next = AtomicUsize::new(0);
+    let stop = Interrupt::default();
+    std::thread::scope(|scope| {
+        let (send, receive) = mpsc::channel();
+        for _ in 0..options.jobs.max(1) {
+            let (send, next, stop) = (send.clone(), &next, stop.clone());
+            scope.spawn(move || {
+                // One thread for every run, whatever else runs: clocks of evaluations then compare.
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build();
+                while let Some(cell) = cells.get(next.fetch_add(1, Relaxed)) {
+                    if stop.is_raised() || options.interrupt.is_raised() {
+                        break;
+                    }
+                    let (record, instance) = &made[cell.instance];
+                    let race = || one(suite, &record.id, instance, cell, &options.interrupt);
+                    let done = match &pool {
+                        Ok(pool) => pool.install(race),
+                        Err(e) => Err(ExperimentError::Internal(e.to_string())),
+                    };
+                    if send.send(done).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(send);
+        let mut result = Ok(());
+        for done in receive {
+            if result.is_ok() {
+                result = done.and_then(|run| run.map_or(Err(ExperimentError::Interrupted), &mut *record));
+                if result.is_err() {
+                    stop.raise();
+                }
+            }
+        }
+        if result.is_ok() && options.interrupt.is_raised() {
+            result = Err(ExperimentError::Interrupted);
+        }
+        result
+    })
+}
+
+fn one(
+    suite: &Suite,
+    id: &str,
+    instance: &Instance,
+    cell: &Cell,
+    interrupt: &Interrupt,
+) -> Result<Option<Run>, ExperimentError> {
+    let internal = |e: &dyn std::fmt::Display| ExperimentError::Internal(e.to_string());
+    let contestant = &suite.backends[cell.backend];
+    instance.with(|problem| {
+        let backend = build::<Erased<'_>>(&contestant.choice()).map_err(|e| internal(&e))?;
+        let budget = Budget::evaluations(suite.evaluations);
+        let request = Request { interrupt: interrupt.clone(), ..Request::new(cell.seed, budget) };
+        let outcome = solve(problem, backend.as_ref(), request).map_err(|e| internal(&e))?;
+        let run = Run::of(cell.name.clone(), id, contestant.label(), cell.seed, &outcome);
+        Ok((outcome.stop != Stop::Interrupted).then_some(run))
+    })?
+}

@@ -1,0 +1,135 @@
+//! What a user is told about a backend: when to use it, and what each of its parameters means and where its default is from.
+
+/// A parameter of a backend. Its name and default are those of the backend's settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// What it means.
+    pub meaning: &'static str,
+    /// Where the default is from.
+    pub source: &'static str,
+}
+
+/// Short for a [`Parameter`].
+pub const fn parameter(name: &'static str, meaning: &'static str, source: &'static str) -> Parameter {
+    Parameter { name, meaning, source }
+}
+
+/// A backend in words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Page {
+    /// What it does, in a sentence.
+    pub summary: &'static str,
+    /// Where it comes from.
+    pub source: &'static str,
+    /// When to use it, and when not.
+    pub when: &'static str,
+    /// Its parameters.
+    pub parameters: &'static [Parameter],
+}
+
+/// `auto`.
+pub const AUTO: Page = Page {
+    summary: "exact where that proves the answer, otherwise a portfolio that starts from what exact found",
+    source: "this engine",
+    when: "The default. Use another one to learn how it does, or when the portfolio's first stages are known to be a waste.",
+    parameters: STAGES,
+};
+
+/// `portfolio`.
+pub const PORTFOLIO: Page = Page {
+    summary: "tree search, then genetic search from its best, then annealing, over one evaluator",
+    source: "this engine",
+    when: "Where nothing is known of the problem and exact search does not apply: no stage is best at every budget.",
+    parameters: STAGES,
+};
+
+const STAGES: &[Parameter] = &[parameter(
+    "stages",
+    "backends in order, each with its share of the evaluations and its parameters",
+    "tree search leads below 2 000 evaluations, breeding and annealing above (measured on synthetic chains, 2026-11)",
+)];
+
+/// `exact`.
+pub const EXACT: Page = Page {
+    summary: "proves the optimum: by decomposition into chains where there is one, else by branch and bound",
+    source: "Lawler and Wood 1966; dynamic programming over non-dominated labels",
+    when: "Wherever it ends in time: additive plans of any length, trees whose bounds are tight. On trees with loose bounds \
+           it finds little before its time is up.",
+    parameters: &[
+        parameter("target_gap", "stop when proven this close to the optimum", "zero: prove it"),
+        parameter("max_labels", "labels of a window beyond which a run only is heuristic", "memory of a workstation"),
+        parameter("max_steps", "label extensions of the first run over a task", "seconds of one core"),
+        parameter("all_steps", "label extensions of all runs together", "a minute of one core"),
+        parameter("batch", "tasks refined together; does not depend on threads", "enough for a socket's cores"),
+    ],
+};
+
+/// `mcts`.
+pub const MCTS: Page = Page {
+    summary: "grows a tree by PUCT with the problem's prior, in batches, closing what bounds rule out",
+    source: "Rosin 2011; Silver 2017; Liu 2020 (WU-UCT); Winands 2008 (solver)",
+    when: "Few evaluations, each dear, and a prior that means something; small trees, which it proves. Not where an \
+           evaluation takes a microsecond: annealing then does ten times as many.",
+    parameters: &[
+        parameter("c", "weight of exploration", "0.5 and 0.2 led on chains of layers (drafts, 2026-11)"),
+        parameter("mix", "share of the best in a node's value, the rest is the mean", "the mean: Kocsis 2006"),
+        parameter("scale", "how costs are brought to [0, 1]: minmax or sigma", "Schmoecker 2025 for sigma"),
+        parameter("first_play_reduction", "how much less an unvisited child is taken to be worth", "Silver 2017"),
+        parameter("batch", "descents before their solutions are priced together", "up to 64 lost nothing (measured)"),
+        parameter("bounded", "whether completions keep below what is known, where they can", "branch and bound"),
+        parameter(
+            "patience",
+            "evaluations without an improvement before a fresh tree; 0: an eighth of the budget",
+            "Schadd 2008",
+        ),
+        parameter("noise", "share of noise in the priors of all trees but the first", "Silver 2017, 0.25"),
+    ],
+};
+
+/// `genetic`.
+pub const GENETIC: Page = Page {
+    summary: "breeds complete paths on islands in a ring, with run operators and local search at the best",
+    source: "Alba and Tomassini 2002; Deb 2000; Fialho 2010",
+    when: "Thousands of cheap evaluations on coupled decisions, and where the problem has moves of its own.",
+    parameters: &[
+        parameter("islands", "populations side by side", "4 to 8: Alba and Tomassini 2002"),
+        parameter("population", "members of each; fewer where the budget is below ten generations", "this engine"),
+        parameter("offspring", "children of a steady-state island per generation", "this engine"),
+        parameter("tournament", "members drawn for a tournament", "binary: Deb 2000"),
+        parameter("elite", "members of a generational island that survive unconditionally", "De Jong 1975"),
+        parameter("migration", "generations between migrations", "25: Alba and Tomassini 2002"),
+        parameter(
+            "local",
+            "share of the children that are neighbours of the island's best",
+            "5 to 10 % (measured, 2026-11)",
+        ),
+        parameter("niches", "children per generation bred within niches, where there are several", "this engine"),
+        parameter("patience", "generations without an improvement after which an island begins anew", "this engine"),
+    ],
+};
+
+/// `anneal`.
+pub const ANNEAL: Page = Page {
+    summary: "several annealing chains side by side, with the same moves as genetic search",
+    source: "Kirkpatrick, Gelatt and Vecchi 1983",
+    when: "Evaluations of microseconds and a budget of tens of thousands. Not below a few hundred evaluations: it is still hot.",
+    parameters: &[
+        parameter("chains", "chains side by side", "each gets a share of the evaluations only"),
+        parameter("hot", "first temperature, as a share of the objective", "the size of a resharding in a plan"),
+        parameter("cold", "last temperature, as a share of the objective", "the size of a rounding in a plan"),
+        parameter("exchange", "rounds between two replacements of the worst chain, as a share of all", "this engine"),
+    ],
+};
+
+/// `random`.
+pub const RANDOM: Page = Page {
+    summary: "uniform descents, none twice where that can be known: the floor",
+    source: "folklore",
+    when: "As the floor that every other backend must beat, and to enumerate small spaces.",
+    parameters: &[
+        parameter("prior", "draw by the problem's prior instead of uniformly", "off: a floor that knows nothing"),
+        parameter("batch", "solutions asked for at once; any number gives the same solutions", "a socket's cores"),
+    ],
+};

@@ -1,0 +1,272 @@
+//! Races: killed and resumed, run twice, verified from their traces, compared; and what the command line says of backends.
+
+mod cli;
+
+use espalier::experiment::compare::compare;
+use espalier::experiment::results::{JOURNAL, RUNS, Results, TRACE, Verified};
+use espalier::experiment::runner::{RunOptions, run};
+use espalier::experiment::suite::Suite;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const SUITE: &str = r#"(
+    name: "test",
+    instances: [
+        (id: "chain", source: Chain(items: 8, options: 4, tightness: 0.4, seed: 1)),
+        (id: "pipe", source: Chain(items: 8, options: 4, segments: 3, rounds: 8, tightness: 0.4, seed: 2)),
+        (id: "knapsack", source: Knapsack(items: 14, dimensions: 2, seed: 1)),
+        (id: "tour", source: Salesman(cities: 8, seed: 1)),
+        (id: "ft06", source: NamedJobShop("ft06")),
+        (id: "schedule", source: Schedule(question: (devices: 2, micro_batches: 4, times: (1.0, 1.0, 1.0)))),
+        (id: "orders", source: Schedule(tree: order, question: (devices: 2, micro_batches: 4, times: (1.0, 1.0, 1.0)))),
+    ],
+    backends: [(backend: "random"), (backend: "anneal"), (name: "hot", backend: "anneal", parameters: {"hot": 0.5})],
+    seeds: (first: 7, count: 4), evaluations: 120, budgets: [30],
+)"#;
+
+fn scratch(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("espalier-bench-{}-{name}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn suite() -> Suite {
+    Suite::parse(SUITE, "test.ron").unwrap()
+}
+
+fn race(folder: &Path, jobs: usize, resume: bool) -> Results {
+    let options = RunOptions { jobs, resume, ..RunOptions::default() };
+    run(&suite(), folder, &options, &mut |_, _| {}).unwrap()
+}
+
+/// Every file below `folder`, with what clocks say left out.
+fn without_clocks(folder: &Path) -> BTreeMap<PathBuf, String> {
+    fn collect(folder: &Path, root: &Path, files: &mut BTreeMap<PathBuf, String>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                collect(&path, root, files);
+                continue;
+            }
+            let name = path.strip_prefix(root).unwrap().to_owned();
+            let text = std::fs::read_to_string(&path).unwrap();
+            let file = name.file_name().unwrap().to_str().unwrap();
+            if file.starts_with("clocks.") || file.ends_with("_wall.svg") {
+                continue;
+            }
+            let text = match file {
+                RUNS => text
+                    .lines()
+                    .map(|line| {
+                        let mut run: Value = serde_json::from_str(line).unwrap();
+                        (run["wall_s"], run["cpu_s"]) = (Value::Null, Value::Null);
+                        format!("{run}\n")
+                    })
+                    .collect(),
+                TRACE => text
+                    .lines()
+                    .map(|line| {
+                        let mut cells: Vec<&str> = line.split(',').collect();
+                        cells.drain(5..7);
+                        cells.join(",") + "\n"
+                    })
+                    .collect(),
+                "manifest.json" => {
+                    let mut manifest: Value = serde_json::from_str(&text).unwrap();
+                    manifest["clocks"] = Value::Null;
+                    manifest.to_string()
+                }
+                "report.html" => text.split("<section class=\"clocks\">").next().unwrap().to_owned(),
+                _ => text,
+            };
+            files.insert(name, text);
+        }
+    }
+    let mut files = BTreeMap::new();
+    collect(folder, folder, &mut files);
+    files
+}
+
+#[test]
+fn a_race_run_twice_and_by_two_jobs_is_the_same_but_for_its_clocks() {
+    let (a, b) = (scratch("twice-a"), scratch("twice-b"));
+    let results = race(&a, 1, false);
+    race(&b, 2, false);
+    let (left, right) = (without_clocks(&a), without_clocks(&b));
+    assert_eq!(left.keys().collect::<Vec<_>>(), right.keys().collect::<Vec<_>>());
+    for (path, text) in &left {
+        assert!(right[path] == *text, "{} differs", path.display());
+    }
+    assert_eq!(results.runs.len(), 7 * 3 * 4);
+    assert!(left.len() > 30 && left.contains_key(Path::new("tables/ert_0.01.tex")), "{:?}", left.keys());
+
+    // What is recorded reads back as it was, and every file follows from it.
+    let read = Results::load(&a).unwrap();
+    assert_eq!(read, results);
+    assert_eq!(read.verify(&a).unwrap(), Verified { differing: Vec::new(), left_out: Vec::new() });
+    let info = left.keys().find(|path| path.starts_with("coco") && path.extension().is_some_and(|e| e == "tdat"));
+    let runs = left.keys().find(|path| path.starts_with("ioh") && path.extension().is_some_and(|e| e == "dat"));
+    for touched in [Path::new("tables/area.md"), info.unwrap(), runs.unwrap()] {
+        let text = std::fs::read_to_string(a.join(touched)).unwrap();
+        std::fs::write(a.join(touched), text.replacen("0.", "0,", 1)).unwrap();
+        assert_eq!(read.verify(&a).unwrap().differing, [touched]);
+        std::fs::write(a.join(touched), text).unwrap();
+    }
+    std::fs::write(a.join("tables/old.md"), "").unwrap();
+    std::fs::remove_dir_all(a.join("ioh")).unwrap();
+    let verified = read.verify(&a).unwrap();
+    assert_eq!((verified.differing, verified.left_out), (vec![PathBuf::from("tables/old.md")], vec!["ioh"]));
+    let trace = std::fs::read_to_string(a.join(TRACE)).unwrap();
+    let last = trace.trim_end().rfind('\n').unwrap();
+    std::fs::write(a.join(TRACE), &trace[..=last]).unwrap();
+    assert!(Results::load(&a).unwrap_err().to_string().contains("contradiction"), "a trace that lost a row is refused");
+
+    // The same results are nowhere better or worse.
+    let rows = compare(&results, &Results::load(&b).unwrap());
+    assert_eq!(rows.len(), 7 * 3);
+    assert!(rows.iter().all(|row| row.verdict == "not distinguishable" && row.a12 == 0.5));
+    assert!(run(&suite(), &b, &RunOptions::default(), &mut |_, _| {}).unwrap_err().to_string().contains("--resume"));
+    for folder in [a, b] {
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}
+
+#[test]
+fn references_are_optima_where_they_are_called_so_and_nothing_is_below() {
+    let folder = scratch("references");
+    let results = race(&folder, 2, false);
+    let kinds: Vec<String> = results
+        .manifest
+        .instances
+        .iter()
+        .map(|i| format!("{} {}", i.id, i.reference.as_ref().unwrap().provenance.words()))
+        .collect();
+    assert_eq!(kinds[..5], ["chain", "pipe", "knapsack", "tour", "ft06"].map(|id| format!("{id} optimal")));
+    for run in &results.runs {
+        let reference = results.manifest.instance(&run.instance).unwrap().reference.as_ref().unwrap();
+        assert!(run.best.is_none_or(|best| reference.distance(best) >= 0.0), "{} is below its reference", run.instance);
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+fn lines(path: &Path) -> usize {
+    std::fs::read_to_string(path).map_or(0, |text| text.lines().count())
+}
+
+#[test]
+fn a_race_that_is_killed_goes_on_and_runs_nothing_twice() {
+    let (whole, killed) = (scratch("whole"), scratch("killed"));
+    race(&whole, 1, false);
+    let file = killed.join("suite.ron");
+    std::fs::write(&file, SUITE).unwrap();
+    let folder = killed.join("results");
+    let journal = folder.join(JOURNAL);
+    let mut kept = 0;
+    for _ in 0..2 {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_espalier"))
+            .args(["bench", "--resume", "-o"])
+            .args([&folder, &file])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let begun = Instant::now();
+        while lines(&journal) < kept + 9 && !folder.join(TRACE).exists() && begun.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if folder.join(TRACE).exists() {
+            break;
+        }
+        let now = lines(&journal);
+        assert!(now >= kept, "{now} runs are kept of {kept}");
+        kept = now;
+    }
+    // What a kill in the middle of a write leaves.
+    let mut torn = std::fs::read(&journal).unwrap_or_default();
+    if !torn.is_empty() {
+        torn.extend_from_slice(b"{\"cell\":\"0");
+        std::fs::write(&journal, torn).unwrap();
+    }
+    let before: Vec<String> =
+        std::fs::read_to_string(&journal).unwrap_or_default().lines().map(str::to_owned).collect();
+    let resumed = race(&folder, 2, true);
+    // Clocks and all: what was recorded before the kill is recorded still.
+    let recorded: Vec<Value> = before.iter().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    for run in &recorded {
+        let same = resumed.runs.iter().find(|r| r.cell == run["cell"].as_str().unwrap()).unwrap();
+        assert_eq!(Some(same.wall_s), run["wall_s"].as_f64());
+    }
+    assert!(!journal.exists());
+    let (a, b) = (without_clocks(&whole), without_clocks(&folder));
+    assert_eq!(a.keys().collect::<Vec<_>>(), b.keys().collect::<Vec<_>>());
+    for (path, text) in &a {
+        assert!(b[path] == *text, "{} differs", path.display());
+    }
+    // A race that is over is not run again.
+    let mut counts = Vec::new();
+    let options = RunOptions { resume: true, jobs: 1, ..RunOptions::default() };
+    let again = run(&suite(), &folder, &options, &mut |done, all| counts.push((done, all))).unwrap();
+    assert_eq!(counts, [(84, 84)]);
+    assert_eq!(again.runs, resumed.runs);
+    for folder in [whole, killed] {
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}
+
+#[test]
+fn the_command_line_runs_verifies_and_compares() {
+    let folder = cli::folder("bench");
+    let file = folder.join("small.ron");
+    std::fs::write(&file, SUITE.replace("count: 4", "count: 2").replace("evaluations: 120", "evaluations: 40"))
+        .unwrap();
+    let path = |name: &str| folder.join(name).display().to_string();
+    let (suite, a) = (path("small.ron"), path("a"));
+    let answer = cli::run(&["--json", "bench", &suite, "-o", &a, "--jobs", "2"]).json();
+    assert_eq!((answer["schema"].as_str(), answer["runs"].as_u64()), (Some("espalier/bench/1"), Some(42)));
+    assert_eq!(cli::run(&["--json", "bench", "verify", &a]).json()["verified"], true);
+    let compared = cli::run(&["--json", "bench", "compare", &a, &a]).json();
+    assert_eq!(compared["pairs"].as_array().unwrap().len(), 21);
+    assert!(cli::run(&["bench", "compare", &a, &a]).out.contains("0 better, 0 worse, 21 not distinguishable"));
+    std::fs::write(folder.join("a/plots/profile.svg"), "").unwrap();
+    let refused = cli::run(&["--json", "bench", "verify", &a]);
+    assert_eq!((refused.code, &refused.json()["differs"][0]), (3, &Value::from("plots/profile.svg")));
+    // Mistakes say where.
+    let twice = cli::run(&["--json", "bench", &suite, "-o", &a]);
+    assert_eq!((twice.code, twice.error()["kind"].as_str()), (2, Some("inconsistent")));
+    let missing = cli::run(&["--json", "bench", &path("none.ron")]);
+    assert_eq!((missing.code, missing.error()["kind"].as_str()), (2, Some("unreadable")));
+    std::fs::write(&file, SUITE.replace("\"anneal\", p", "\"aneal\", p")).unwrap();
+    let unknown = cli::run(&["--json", "bench", &suite]);
+    assert_eq!((unknown.code, unknown.error()["field"].as_str()), (2, Some("backends[2].backend")));
+}
+
+#[test]
+fn every_backend_is_explained() {
+    let all = cli::run(&["--json", "backends"]).json();
+    let all = all["backends"].as_array().unwrap();
+    assert!(all.len() >= 7);
+    for backend in all {
+        let name = backend["name"].as_str().unwrap();
+        for key in ["summary", "source", "when"] {
+            assert!(backend[key].as_str().is_some_and(|text| text.len() > 5), "{name} {key}");
+        }
+        for parameter in backend["parameters"].as_array().unwrap() {
+            assert!(
+                !parameter["default"].is_null() && !parameter["source"].as_str().unwrap().is_empty(),
+                "{parameter}"
+            );
+        }
+        let page = cli::run(&["backends", name]).out;
+        assert!(page.lines().all(|line| line.chars().count() <= 110), "{page}");
+        assert!(page.contains("when"), "{page}");
+    }
+    let unknown = cli::run(&["--json", "backends", "gentic"]);
+    assert_eq!(unknown.code, 2);
+    assert_eq!(unknown.error()["help"], "did you mean `genetic`?");
+}
