@@ -27,11 +27,11 @@ const OF_A_SOURCE: usize = 36;
 /// Fewest rows of a source that is judged.
 const FEWEST: usize = 6;
 /// Factors of parts lie between these.
-const LIMITS: [f64; 2] = [0.1, 10.0];
+const LIMITS: [f64; 2] = [0.05, 40.0];
 /// Where the host's time for a layer starts, seconds (see `conventions`: what a framework takes that is not known).
 const HOST: f64 = 0.8e-3;
-/// Where work areas inside the allocator start, bytes.
-const WORKSPACE: f64 = 0.5e9;
+/// Where work areas inside the allocator start, bytes: those of cuBLAS on two streams, 32 MiB each (its default on Hopper).
+const WORKSPACE: f64 = 64e6;
 /// Where buffers of weight gradients start, bytes per parameter of a layer.
 const BUFFERS: f64 = 0.5;
 
