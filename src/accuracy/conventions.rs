@@ -169,6 +169,9 @@ fn spread(framework: &str) -> ([f64; 2], [f64; 2]) {
 const LOSS: f64 = 6.0;
 /// The same with Megatron's own fused loss, which writes fp32 copies in between (SkyRL issue 1841 measured 9.8).
 const NATIVE_FUSED_LOSS: f64 = 9.8;
+/// The same where the cast to fp32 is a block of its own, and the loss shifts it into another tensor: 2 + 4 + 4
+/// (huggingface/nanotron@00708b8 `parallel/tensor_parallel/functional.py`, `_ShardedCrossEntropy`).
+const CAST_LOSS: f64 = 10.0;
 /// The same with Transformer Engine's, in place: 2 of logits and 2 of their gradients.
 const FUSED_LOSS: f64 = 4.0;
 /// Bytes per parameter of one layer, and of the head, that buffers of weight gradients take: 2 and a little for the
@@ -203,8 +206,7 @@ fn software(framework: &str, row: &Row, flags: &str, half: bool) -> Software {
         loss_bytes: match framework {
             _ if flags.contains("ce fusion on") => FUSED_LOSS,
             "megatron-lm" | "nemo" | "megatron-bridge" | "megatron-deepspeed" => LOSS,
-            // Logits, their fp32 cast as a block of its own, and the exponents that the sharded loss keeps of them.
-            "nanotron" => NATIVE_FUSED_LOSS,
+            "nanotron" => CAST_LOSS,
             _ => Software::default().loss_bytes,
         },
         gradient_buffers: if transformer_engine { GRADIENT_BUFFERS.0 } else { 0.0 },
