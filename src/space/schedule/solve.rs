@@ -13,7 +13,7 @@ use super::solution::{Solution, Workshop};
 use crate::error::InputError;
 use crate::pipeline::exact::certify;
 use crate::pipeline::{PipelineError, Schedule, simulate};
-use crate::search::archive::Entry;
+use crate::search::archive::{Archive, Entry};
 use crate::search::backend::Backend;
 use crate::search::budget::{Budget, Interrupt, Stop};
 use crate::search::climb::Climb;
@@ -150,6 +150,10 @@ const ALL_WALKS_PASSES: u64 = 800_000_000;
 const STEPS: std::ops::RangeInclusive<u64> = 800..=20_000;
 /// Share of a time limit that policies get.
 const POLICY_TIME: f64 = 0.3;
+/// Shares of the policies' time that each breed may use of what is left.
+const BREEDS: [f64; 2] = [0.5, 0.6];
+/// Solutions that walks start from.
+const STARTS: usize = 16;
 /// Evaluations that a walk counts for where they are limited.
 const WALK_SHARE: u64 = 16;
 /// Walks without an improvement after which they end.
@@ -207,6 +211,15 @@ impl Progress<'_> {
         self.stop = outcome.stop;
         self.best = outcome.archive;
         self.best.retain(|entry| entry.score.is_feasible());
+    }
+
+    /// Adds solutions of another phase.
+    fn merge(&mut self, others: Vec<Entry<Solution>>) {
+        let mut all = Archive::new(STARTS);
+        self.best.drain(..).chain(others).for_each(|entry| {
+            all.offer(entry);
+        });
+        self.best = all.entries().to_vec();
     }
 
     fn is_over(&self) -> bool {
@@ -310,7 +323,19 @@ fn run(
     let polish = Polish { workshop, steps: steps as u32 };
     match options.backend.as_str() {
         "auto" => {
-            progress.phase(&policy, &Genetic::default(), sized(policies, 1), None, POLICY_TIME)?;
+            // Breeding may settle on a rule that walks cannot leave: it is done twice, each time from the known schedules.
+            let known = progress.best.clone();
+            for (breed, share) in BREEDS.into_iter().enumerate() {
+                let bred = std::mem::replace(&mut progress.best, known.clone());
+                let evaluations = sized(policies, 1).map(|n| (n / BREEDS.len() as u64).max(1));
+                progress.phase(&policy, &Genetic::default(), evaluations, None, POLICY_TIME * share)?;
+                progress.seed = options.seed.wrapping_add(breed as u64 + 1);
+                progress.merge(bred);
+                if progress.is_over() {
+                    break;
+                }
+            }
+            progress.seed = options.seed;
             if !progress.is_over() && !progress.best.is_empty() {
                 let stall = (!free && options.max_evaluations.is_none()).then_some(STALL);
                 progress.phase(&polish, &Climb::default(), sized(walks, WALK_SHARE), stall, 1.0)?;
