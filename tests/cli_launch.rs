@@ -247,7 +247,7 @@ fn launches_of_deepspeed_and_torchtitan_are_priced_for_a_model() {
     assert!(peak(&offloaded) < peak(&priced) && offloaded["host_memory"]["states_bytes"].as_f64().unwrap() > 0.0);
     // A mistyped key is named, and nothing is priced.
     std::fs::write(&path, config("").replace("bf16", "bf_16")).unwrap();
-    assert_eq!(run(&asked).code, 4);
+    assert_eq!(run(&asked).code, 5);
 
     let p = "--parallelism";
     let flags = format!(
