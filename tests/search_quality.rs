@@ -93,7 +93,7 @@ fn extreme_parameters_are_survived() {
         &Mcts { c: f64::NAN, ..Mcts::default() },
         &Mcts { c: f64::INFINITY, noise: f32::NAN, ..Mcts::default() },
         &Mcts { c: 0.0, mix: 1.0, batch: 500, ..Mcts::default() },
-        &espalier::search::anneal::Anneal { chains: 0, hot: 0.0, cold: 0.0, exchange: -1.0 },
+        &espalier::search::anneal::Anneal { chains: 0, hot: 0.0, cold: 0.0, reset: 7.0, exchange: -1.0 },
     ];
     for backend in all {
         let outcome = solve(&Erased::new(&problem), backend, Request::new(1, Budget::evaluations(500))).unwrap();

@@ -61,6 +61,7 @@ pub const PAGE: Page = Page {
     summary: "samples from a table of probabilities that follows the best samples, every decision for itself",
     source: "Rubinstein 1999; de Boer et al. 2005",
     when: "A stand-in for policy gradients without a network: many evaluations, decisions that matter one by one.",
+    presets: &[],
     parameters: TEXTS,
 };
 
@@ -69,6 +70,7 @@ pub const CHAIN_PAGE: Page = Page {
     summary: "samples from probabilities given the decision before, which follow the best samples",
     source: "De Bonet, Isbell and Viola 1997 (MIMIC); de Boer et al. 2005",
     when: "As cross-entropy, where neighbours on the path depend on each other: resharding between layers.",
+    presets: &[],
     parameters: TEXTS,
 };
 

@@ -98,6 +98,7 @@ trait Whole: Sync {
     fn solution(&self, s: &Part) -> AnySolution;
     fn key(&self, x: &Part) -> Key128;
     fn niche(&self, x: &Part) -> u64;
+    fn strain(&self, x: &Part) -> Vec<f32>;
     fn score(&self, x: &Part, fidelity: Fidelity) -> Score;
     fn space_log10(&self) -> Option<f64>;
     fn decomposes(&self) -> bool;
@@ -161,6 +162,9 @@ where
     }
     fn niche(&self, x: &Part) -> u64 {
         P::niche(self, known(x))
+    }
+    fn strain(&self, x: &Part) -> Vec<f32> {
+        P::strain(self, known(x))
     }
     fn score(&self, x: &Part, fidelity: Fidelity) -> Score {
         P::score(self, known(x), fidelity)
@@ -250,6 +254,9 @@ impl Problem for Erased<'_> {
     }
     fn niche(&self, x: &AnySolution) -> u64 {
         self.0.niche(&*x.0)
+    }
+    fn strain(&self, x: &AnySolution) -> Vec<f32> {
+        self.0.strain(&*x.0)
     }
     fn score(&self, x: &AnySolution, fidelity: Fidelity) -> Score {
         self.0.score(&*x.0, fidelity)

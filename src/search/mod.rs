@@ -1,5 +1,7 @@
 //! The search engine. It knows decision trees, scores and budgets, and nothing of training.
 
+pub mod a_star;
+pub mod alleviate;
 pub mod anneal;
 pub mod archive;
 pub mod auto;
@@ -26,6 +28,7 @@ pub mod mcts;
 pub mod neighbourhood;
 pub mod nested;
 pub mod outcome;
+pub mod parzen;
 pub mod portfolio;
 pub mod problem;
 pub mod problems;
