@@ -172,15 +172,19 @@ impl AStar {
         search.queue.push(Reverse(Waiting { bound, depth: 0, surprise: 0.0, node: 0 }));
         loop {
             let mut batch = Vec::new();
+            // Nothing waits for its price here: what is not in the queue is priced or cannot beat the best.
+            if let Some(Reverse(first)) = search.queue.peek()
+                && !search.dropped
+                && evaluator.cutoff().is_none_or(|cutoff| first.bound < cutoff)
+            {
+                evaluator.raise_bound(first.bound);
+            }
             for _ in 0..self.batch.max(1) {
                 let cutoff = evaluator.cutoff();
                 let Some(Reverse(next)) = search.queue.pop() else { break };
                 if cutoff.is_some_and(|cutoff| next.bound >= cutoff) {
                     search.queue.clear();
                     break;
-                }
-                if !search.dropped {
-                    evaluator.raise_bound(next.bound);
                 }
                 search.walk_to(next.node);
                 match search.walk.node() {

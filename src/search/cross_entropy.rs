@@ -118,12 +118,15 @@ impl Table {
             evaluator.poll()?;
             let (mut candidates, mut paths) = (Vec::new(), Vec::new());
             for index in 0..samples {
+                evaluator.poll()?;
                 let mut stream = Stream::new(seed, 0, round, index as u64);
                 walk.back_to(0);
                 let mut trail: Vec<(usize, Allele)> = Vec::new();
                 let chained = self.chained;
                 let end = walk.complete(None, |decision| {
-                    trail.retain(|(depth, _)| *depth < decision.depth);
+                    while trail.last().is_some_and(|(depth, _)| *depth >= decision.depth) {
+                        trail.pop();
+                    }
                     let before = trail.last().filter(|_| chained).map_or(0, |(_, allele)| allele.wrapping_add(1));
                     let option = match model.get(&(decision.slot, before)) {
                         Some((known, left)) => {

@@ -79,7 +79,8 @@ impl<'p, P: Problem> Sampler<'p, P> {
                         self.close(parent, via);
                         return match leaf {
                             Node::DeadEnd(violation) => Found::DeadEnd(violation),
-                            _ => Found::Path,
+                            Node::Choose { .. } => Found::DeadEnd(f64::INFINITY),
+                            Node::Complete => Found::Path,
                         };
                     }
                 }

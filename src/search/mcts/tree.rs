@@ -154,7 +154,8 @@ impl Tree {
                             self.close(id);
                             let reached = match leaf {
                                 Kind::DeadEnd(violation) => Reached::DeadEnd(violation),
-                                _ => Reached::Complete,
+                                Kind::Choose { .. } => Reached::DeadEnd(f64::INFINITY),
+                                Kind::Complete => Reached::Complete,
                             };
                             return Some((self.begin(way), reached));
                         }
