@@ -7,8 +7,9 @@ use espalier::search::budget::Budget;
 use espalier::search::erased::Erased;
 use espalier::search::genetic::Genetic;
 use espalier::search::mcts::Mcts;
-use espalier::search::problem::Problem;
+use espalier::search::problem::{Fidelity, Problem};
 use espalier::search::problems::{ChainShape, LayerChain};
+use espalier::search::registry::{Choice, build};
 use espalier::search::run::{Request, solve};
 use search_common::backends;
 
@@ -67,6 +68,28 @@ fn every_registered_search_comes_within_one_percent_but_those_that_say_why_not()
             None => assert!(gaps[1] <= 0.01, "{name}: {gaps:?}"),
         }
     }
+}
+
+#[test]
+fn the_front_of_a_small_chain_is_that_of_its_enumeration() {
+    let chain = LayerChain::random(ChainShape { items: 5, options: 4, segments: 2, rounds: 4, tightness: 0.5 }, 2);
+    let mut all: Vec<(f64, f64)> = Vec::new();
+    search_common::every_solution(&chain, &mut |x| {
+        let score = chain.score(x, Fidelity::Exact);
+        all.extend(score.objective().map(|time| (time, chain.measures(x)[0])));
+    });
+    let beaten = |a: &(f64, f64)| all.iter().any(|b| b.0 <= a.0 && b.1 <= a.1 && b != a);
+    let mut front: Vec<(f64, f64)> = all.iter().filter(|a| !beaten(a)).copied().collect();
+    front.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    front.dedup();
+    let backend = build::<Erased<'_>>(&Choice::named("pareto")).unwrap();
+    let outcome = solve(&Erased::new(&chain), &*backend, Request::new(1, Budget::evaluations(3_000))).unwrap();
+    let found: Vec<(f64, f64)> = outcome.front.iter().map(|c| (c.measures[0], c.measures[1])).collect();
+    assert!(front.len() > 3, "{front:?}");
+    let missed = front.iter().filter(|point| !found.contains(point)).count();
+    assert!(missed * 10 <= front.len(), "{missed} of {}: {front:?} {found:?}", front.len());
+    assert!(found.iter().all(|point| all.contains(point)));
+    assert_eq!(Some(found[0].0), outcome.best.and_then(|best| best.score.objective()));
 }
 
 #[test]

@@ -119,6 +119,9 @@ impl Problem for Disguised<'_, '_> {
     fn niche(&self, x: &AnySolution) -> u64 {
         self.inner.niche(x)
     }
+    fn measures(&self, x: &AnySolution) -> Vec<f64> {
+        self.inner.measures(x)
+    }
     fn strain(&self, x: &AnySolution) -> Vec<f32> {
         self.inner.strain(x)
     }

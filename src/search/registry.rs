@@ -20,6 +20,7 @@ use super::manual::{self, Page, Preset};
 use super::mcts::Mcts;
 use super::neighbourhood::{self, Neighbourhood};
 use super::nested::{self, Nested};
+use super::pareto::{self, Pareto};
 use super::parzen::{self, Parzen};
 use super::portfolio::{Portfolio, Stage};
 use super::problem::Problem;
@@ -147,6 +148,7 @@ pub fn entries<'p, P: Problem + 'p>() -> Vec<Entry<'p, P>> {
         of::<P, Late>("late", &late::PAGE),
         of::<P, Tabu>("tabu", &tabu::PAGE),
         of::<P, Neighbourhood>("neighbourhood", &neighbourhood::PAGE),
+        of::<P, Pareto>("pareto", &pareto::PAGE),
         of::<P, Brkga>("brkga", &brkga::PAGE),
         of::<P, CrossEntropy>("cross_entropy", &cross_entropy::PAGE),
         of::<P, Distribution>("distribution", &cross_entropy::CHAIN_PAGE),

@@ -67,6 +67,22 @@ pub fn enumerate<P: Problem>(problem: &P) -> Score {
     below(problem, &mut problem.root())
 }
 
+/// Hands every complete path's solution to `see`.
+pub fn every_solution<P: Problem>(problem: &P, see: &mut dyn FnMut(&P::Solution)) {
+    fn below<P: Problem>(problem: &P, state: &mut P::State, see: &mut dyn FnMut(&P::Solution)) {
+        match problem.node(state) {
+            Node::Complete => see(&problem.solution(state)),
+            Node::DeadEnd(_) => {}
+            Node::Choose { options, .. } => (0..options).for_each(|option| {
+                problem.push(state, option);
+                below(problem, state, see);
+                problem.pop(state);
+            }),
+        }
+    }
+    below(problem, &mut problem.root(), see);
+}
+
 /// An empty directory of this test process.
 pub fn scratch(name: &str) -> PathBuf {
     let dir = std::env::temp_dir().join(format!("espalier-search-{}-{name}", std::process::id()));

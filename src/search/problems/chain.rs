@@ -309,6 +309,15 @@ impl Problem for LayerChain {
         key(self.identity, x.ends.iter().chain(&x.options).copied())
     }
 
+    /// The memory of the fullest segment.
+    fn measures(&self, x: &ChainPlan) -> Vec<f64> {
+        let starts = std::iter::once(0).chain(x.ends.iter().map(|end| *end as usize));
+        let of = |(start, end): (usize, &u32)| {
+            (start..*end as usize).map(|item| self.memory[item][x.options[item] as usize]).sum::<u32>()
+        };
+        vec![starts.zip(&x.ends).map(of).max().map_or(0.0, f64::from)]
+    }
+
     /// The items of the slowest segment and the cuts beside it weigh most; a segment over its memory outweighs all.
     fn strain(&self, x: &ChainPlan) -> Vec<f32> {
         let mut loads = Vec::with_capacity(x.ends.len());
