@@ -50,7 +50,9 @@ fn tree_search_and_genetic_search_come_within_one_percent_for_19_of_20_seeds() {
 }
 
 /// Backends that do not come within one percent, and why.
-const SHORT: [(&str, &str); 3] = [
+const SHORT: [(&str, &str); 5] = [
+    ("a_star", "goes by bounds alone, and theirs are blind to memory: many prefixes look better than any answer is"),
+    ("parzen", "models every decision by itself and is meant for a hundred dear evaluations"),
     ("random", "the floor: if it came as close, the instance would be too easy"),
     ("beam", "drops most prefixes early, by bounds and priors that are blind to how stages will balance"),
     ("exhaustive", "goes through the tree in order and sees one corner of it"),
@@ -59,15 +61,18 @@ const SHORT: [(&str, &str); 3] = [
 #[test]
 fn every_registered_search_comes_within_one_percent_but_those_that_say_why_not() {
     let problem = instance(SHAPES[3]);
+    let mut wrong = Vec::new();
     for backend in backends() {
         let name = backend.name();
         let gaps = gaps(&problem, &*backend, 2);
         println!("{name:14} {gaps:.4?}");
         match SHORT.iter().find(|(short, _)| *short == name) {
-            Some((_, why)) => assert!(gaps[0] > 0.01, "{name} comes close although it {why}: {gaps:?}"),
-            None => assert!(gaps[1] <= 0.01, "{name}: {gaps:?}"),
+            Some((_, why)) if gaps[0] <= 0.01 => wrong.push(format!("{name} comes close although it {why}: {gaps:?}")),
+            None if gaps[1] > 0.01 => wrong.push(format!("{name}: {gaps:?}")),
+            _ => {}
         }
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]

@@ -164,7 +164,7 @@ impl Random {
         let mut visit = 0;
         loop {
             let mut batch: Vec<Candidate<P::Solution>> = Vec::with_capacity(self.batch);
-            while batch.len() < self.batch && !sampler.is_exhausted() {
+            while batch.len() < self.batch.max(1) && !sampler.is_exhausted() {
                 let mut stream = Stream::new(seed, 0, visit, 0);
                 visit += 1;
                 match sampler.descend(&mut stream) {
