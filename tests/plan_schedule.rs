@@ -3,7 +3,7 @@
 
 mod cli;
 
-use cli::{run, run_with};
+use cli::{folder, run, run_with};
 use serde_json::{Value, json};
 
 /// Four stages with eight micro-batches: a bubble that a schedule can shorten.
@@ -127,4 +127,49 @@ fn the_usual_schedules_can_be_asked_for() {
         let grid = run_with(&["export", "-", "--to", "grid"], &plan.to_string());
         assert_eq!(grid.out.lines().count(), 4, "{}", grid.out);
     }
+}
+
+#[test]
+fn a_schedule_makes_a_plan_fit_that_no_usual_order_has_room_for() {
+    // Eight stages without recomputation on 45 GB: 1F1B needs 52 GB on its first stage.
+    let folder = folder("schedule_only");
+    let file = folder.join("plan.json");
+    let question = [
+        "plan",
+        "--model",
+        "llama3-8b",
+        "--cluster",
+        "h100x8",
+        "--global-batch",
+        "64",
+        "--seq",
+        "8192",
+        "--memory",
+        "45GB",
+        "--fix",
+        "pp=8",
+        "--forbid",
+        "recompute=full",
+        "--forbid",
+        "recompute=selective",
+        "--json",
+    ];
+    let usual = run(&[&question[..], &["--schedule", "1f1b"]].concat());
+    assert_eq!(usual.code, 3, "{}", usual.err);
+    let path = file.to_str().unwrap();
+    let found = run(&[&question[..], &["--schedule", "auto", "-o", path]].concat());
+    assert_eq!(found.code, 0, "{}", found.err);
+    let plan = found.json();
+    assert_eq!(plan["fits"], true);
+    assert_eq!(plan["schedule"]["planned_iteration_time_s"], Value::Null);
+    let peaks = plan["schedule"]["peak_memory_bytes"].as_array().unwrap();
+    let usable = number(&plan, "/estimate/usable_memory_bytes");
+    assert!(peaks.iter().all(|peak| peak.as_f64().unwrap() <= usable), "{peaks:?} {usable}");
+    assert!(number(&plan, "/bound/objective_s") <= number(&plan, "/estimate/iteration_time_s"));
+    let checked = run(&["check", path, "--json"]);
+    assert_eq!(checked.code, 0, "{}", checked.err);
+    // A further search starts from the schedule that the plan holds.
+    let further = run(&["schedule", "--plan", path, "--max-evals", "40", "--json"]).json();
+    let time = number(&further, "/iteration_time_s");
+    assert!(time <= number(&plan, "/schedule/iteration_time_s") * (1.0 + 1e-9), "{time}");
 }

@@ -13,6 +13,7 @@ use crate::report;
 use crate::search::budget::Stop;
 use crate::space::planner::PlanError;
 use crate::space::schedule::file::{ScheduleFile, costs as costs_of, document};
+use crate::space::schedule::joint::stored;
 use crate::space::schedule::judge::{Judged, judge, judge_given};
 use crate::space::schedule::of_plan::case_of;
 use crate::space::schedule::shape::Case;
@@ -73,7 +74,8 @@ pub(super) struct Args {
     /// Write the schedule file here; `espalier export` reads it
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
-    /// Search algorithm: auto, genetic (policies), mcts (orders), climb (orders, by walks), random (policies)
+    /// Search algorithm: auto; genetic, mcts and random (policies); orders (tree search pass by pass); climb (walks over
+    /// orders)
     #[arg(long, value_name = "NAME", value_parser = backend, help_heading = "Search")]
     backend: Option<String>,
     /// Seed of everything random
@@ -322,7 +324,7 @@ fn search(args: &Args, output: &Output) -> Ended {
     if let Some(memory) = question.memory.filter(|memory| *memory < ScheduleQuestion::LEAST_MEMORY) {
         return Err(Failure::DoesNotFit(too_small(memory)));
     }
-    let answer = solve_case(args, case, question.memory)?;
+    let answer = solve_case(args, case, question.memory, None)?;
     let costs = &answer.case.shapes[answer.shape].costs;
     let judged = judge(&answer.schedule, costs, question.objective, answer.bound)
         .map_err(|e| Failure::Internal(e.to_string()))?;
@@ -337,11 +339,14 @@ fn search_for_plan(args: &Args, path: &Path, output: &Output) -> Ended {
     let name = path.display().to_string();
     let (file, inputs) = plan_file::read(path)?;
     let objective = args.over(UNIT).objective;
-    let of_plan = case_of(&inputs, &file.plan, objective, args.split_penalty.unwrap_or(0.0)).map_err(|e| match e {
+    let own = file.schedule.as_ref().map(stored).transpose().map_err(|e| e.inside("schedule").in_file(&name))?;
+    let penalty = args.split_penalty.or(own.as_ref().map(|(_, penalty)| *penalty)).unwrap_or(0.0);
+    let own = own.map(|(schedule, _)| schedule);
+    let of_plan = case_of(&inputs, &file.plan, objective, penalty).map_err(|e| match e {
         PlanError::Input(e) => Failure::Input(e.in_file(&name)),
         other => other.into(),
     })?;
-    let answer = solve_case(args, of_plan.case.clone(), None)?;
+    let answer = solve_case(args, of_plan.case.clone(), None, own)?;
     // Shapes that no schedule fits are left out of the answer's.
     let wanted = &answer.case.shapes[answer.shape];
     let number = of_plan
@@ -377,7 +382,12 @@ fn ended(answer: &ScheduleAnswer) -> u8 {
     if answer.search.stop_reason == Stop::Interrupted { INTERRUPTED } else { ANSWERED }
 }
 
-fn solve_case(args: &Args, case: Case, memory: Option<f64>) -> Result<ScheduleAnswer, Failure> {
+fn solve_case(
+    args: &Args,
+    case: Case,
+    memory: Option<f64>,
+    given: Option<Schedule>,
+) -> Result<ScheduleAnswer, Failure> {
     if let Some(n) = args.threads {
         super::search::threads(&crate::question::SearchOptions { threads: Some(n), ..Default::default() })?;
     }
@@ -388,6 +398,7 @@ fn solve_case(args: &Args, case: Case, memory: Option<f64>) -> Result<ScheduleAn
         max_time: args.max_time.map(Seconds::as_limit),
         target_gap: args.target_gap.unwrap_or(0.0),
         known: !args.from_scratch,
+        given,
     };
     let mut bar = Bar::without_unit("trying known schedules");
     solve(case, &options, interrupt(), Some(&mut bar)).map_err(|e| match e {

@@ -24,6 +24,8 @@ pub const PHASES: usize = 3;
 pub struct StagePolicy {
     /// Most activations of this stage at once, at least 1.
     pub cap: u32,
+    /// The same until the device has run a backward: the length of the warm-up, at least 1.
+    pub warm: u32,
     /// Weight passes that may be due before they outrank everything, at least 1.
     pub due: u32,
     /// How long the device may wait for this stage's next pass rather than start one of lower rank, in time units.
@@ -35,7 +37,7 @@ pub struct StagePolicy {
 impl Default for StagePolicy {
     /// Backwards first, then forwards, weight passes into gaps.
     fn default() -> Self {
-        Self { cap: u32::MAX, due: u32::MAX, hold: 0.0, rank: [[1.0, 2.0, 0.0]; PHASES] }
+        Self { cap: u32::MAX, warm: u32::MAX, due: u32::MAX, hold: 0.0, rank: [[1.0, 2.0, 0.0]; PHASES] }
     }
 }
 
@@ -85,6 +87,7 @@ struct Lane {
     device: u32,
     kind: u32,
     cap: u32,
+    warm: u32,
     due: u32,
     rank: [f32; PHASES],
 }
@@ -199,6 +202,7 @@ impl Decoder {
             device: row.device,
             kind: (number % KINDS) as u32,
             cap: u32::MAX,
+            warm: u32::MAX,
             due: u32::MAX,
             rank: [0.0; PHASES],
         };
@@ -307,6 +311,7 @@ impl Decoder {
             for (kind, lane) in lanes.iter_mut().enumerate() {
                 lane.hold = rules.hold;
                 lane.cap = rules.cap.max(1);
+                lane.warm = rules.warm.clamp(1, lane.cap);
                 lane.due = rules.due.max(1);
                 // `max` turns NaN into a number.
                 lane.rank = std::array::from_fn(|phase| rules.rank[phase][kind].max(f32::MIN));
@@ -396,7 +401,8 @@ impl Decoder {
         let home = &self.homes[stage];
         // In flight until the last pass of the stage: W if it has one, else the backward.
         let in_flight = state.done[KINDS * stage] - state.done[home.last_row as usize];
-        if home.trains && in_flight >= lane.cap {
+        let cap = if state.backwards_done[device] == 0 { lane.warm } else { lane.cap };
+        if home.trains && in_flight >= cap {
             return false;
         }
         let mut held = home.held;

@@ -328,9 +328,14 @@ fn questions_on(
                     (cost, StageFlags { recompute, ..StageFlags::default() })
                 },
             );
-            let rules =
-                (1u32..6, 1u32..6, 0.0..3.0f64, proptest::array::uniform3(proptest::array::uniform3(-1.0f32..1.0)))
-                    .prop_map(|(cap, due, hold, rank)| StagePolicy { cap, due, hold, rank });
+            let rules = (
+                1u32..6,
+                1u32..6,
+                1u32..6,
+                0.0..3.0f64,
+                proptest::array::uniform3(proptest::array::uniform3(-1.0f32..1.0)),
+            )
+                .prop_map(|(cap, warm, due, hold, rank)| StagePolicy { cap, warm, due, hold, rank });
             let hops = proptest::collection::vec(amount(), 2 * stages);
             (
                 proptest::collection::vec(stage, stages),

@@ -18,12 +18,15 @@ pub(super) fn schedule(s: &PlanSchedule, answer: &Answer, style: Style) -> Strin
     let mut out = format!("\n{}\n", style.title("Schedule"));
     let shape = format!("{}, {}, {} micro-batches", s.order.name, s.shape, s.order.micro_batches);
     out.push_str(&paragraph("  ", &shape));
-    let gain = if s.gain > 0.0 { style.good(&format!("{} shorter", percent(s.gain))) } else { "no shorter".to_owned() };
-    let text = format!(
-        "{} s per iteration; {} s is the best plan under 1F1B or interleaved 1F1B: {gain}",
-        seconds(s.iteration_time_s),
-        seconds(s.planned_iteration_time_s)
-    );
+    let usual = match (s.planned_iteration_time_s, s.gain) {
+        (Some(usual), Some(gain)) => {
+            let shorter =
+                if gain > 0.0 { style.good(&format!("{} shorter", percent(gain))) } else { "no shorter".into() };
+            format!("{} s is the best plan under 1F1B or interleaved 1F1B: {shorter}", seconds(usual))
+        }
+        _ => style.good("no plan fits under 1F1B or interleaved 1F1B"),
+    };
+    let text = format!("{} s per iteration; {usual}", seconds(s.iteration_time_s));
     out.push_str(&paragraph("  ", &text));
     if let Some(known) = &s.interleaved {
         let text = format!(

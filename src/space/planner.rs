@@ -3,6 +3,7 @@
 use super::answer::{Alternative, Answer, Infeasible, NEAR_TIE, Priced, ProvenBound, SearchReport, WORTH_IT};
 use super::fast::Choice;
 use super::layerwise::LayerwiseSpace;
+use super::schedule::joint::JointAnswer;
 use super::target::TargetRules;
 use super::tasks::TaskKey;
 use super::uniform::{self, Uniform};
@@ -186,6 +187,7 @@ fn answer(
     let Watch { interrupt, observer, quick, checkpoint } = watch;
     let deadline = inputs.search.max_time.map(|t| started + t.as_limit());
     let stop = || interrupt.is_raised() || deadline.is_some_and(|d| Instant::now() >= d);
+    let backend = inputs.search.backend.as_deref().unwrap_or("auto");
     let first = uniform::probe(&space);
     let mut first_plan_s = first.is_some().then(|| started.elapsed().as_secs_f64());
     let uniform = uniform::best(&space, UNIFORM, first.as_ref(), &stop);
@@ -197,10 +199,10 @@ fn answer(
     if uniform.is_empty() && shared && !stop() {
         return Err(PlanError::Infeasible(Box::new(diagnose::infeasible(inputs, &space, !quick))));
     }
+    let limits = || (interrupt.clone(), deadline);
     if uniform.is_empty() && diagnose::leanest(&space).is_none_or(|l| l.0 > HOPELESS * space.estimator.allocatable()) {
-        return Err(PlanError::Infeasible(Box::new(diagnose::infeasible(inputs, &space, !quick))));
+        return nothing_fits(inputs, &space, quick, limits(), Timing { started, first_plan_s, backend });
     }
-    let backend = inputs.search.backend.as_deref().unwrap_or("auto");
     if matches!(backend, "auto" | "exact") {
         let seeds = uniform::seeds(&space, &uniform);
         space.set_seeds(seeds);
@@ -214,7 +216,7 @@ fn answer(
         if matches!(outcome.stop, Stop::Interrupted | Stop::Deadline | Stop::Evaluations | Stop::Stalled) {
             return Err(PlanError::NoPlan(outcome.stop));
         }
-        return Err(PlanError::Infeasible(Box::new(diagnose::infeasible(inputs, &space, !quick))));
+        return nothing_fits(inputs, &space, quick, limits(), Timing { started, first_plan_s, backend });
     };
     let mut answer = compose(inputs, &space, &outcome, &best, &uniform, Timing { started, first_plan_s, backend })?;
     if inputs.search.schedule == Some(ScheduleChoice::Auto) {
@@ -222,6 +224,56 @@ fn answer(
         answer.search.wall_s = started.elapsed().as_secs_f64();
     }
     Ok(answer)
+}
+
+/// Nothing fits under the usual schedules; where schedules are free, another may need less memory.
+fn nothing_fits(
+    inputs: &Inputs,
+    space: &LayerwiseSpace<'_>,
+    quick: bool,
+    limits: (Interrupt, Option<Instant>),
+    timing: Timing<'_>,
+) -> Result<Answer, PlanError> {
+    let free = inputs.search.schedule == Some(ScheduleChoice::Auto);
+    let found = if free { super::scheduled::only(inputs, space, limits)? } else { None };
+    let Some((found, bound_s)) = found else {
+        return Err(PlanError::Infeasible(Box::new(diagnose::infeasible(inputs, space, !quick))));
+    };
+    let JointAnswer { plan, estimate, origin, schedule, cpu_s } = found;
+    let mut notes = notes(inputs, &estimate, None);
+    notes.push(
+        "no plan fits under 1F1B or interleaved 1F1B: plans with one strategy for all layers were searched".into(),
+    );
+    let bound = bound_s.min(estimate.iteration_time_s);
+    let size = space.size_log10();
+    Ok(Answer {
+        reasons: explain::reasons(inputs, space, &origin, &estimate),
+        placement: explain::placement(space, &plan, LISTED_DEVICES),
+        notes,
+        fits: estimate.fits,
+        uniform: None,
+        layerwise_gain: None,
+        recommended: "uniform",
+        bound: Some(ProvenBound { objective_s: bound, gap: estimate.iteration_time_s / bound - 1.0 }),
+        space_size_log10: size,
+        space_size: (size < 300.0).then(|| 10f64.powf(size)),
+        search: SearchReport {
+            backend: timing.backend.to_owned(),
+            seed: inputs.search.seed,
+            evaluations: schedule.evaluations,
+            requests: schedule.evaluations,
+            cache_hits: 0,
+            wall_s: timing.started.elapsed().as_secs_f64(),
+            cpu_s,
+            first_plan_s: timing.first_plan_s,
+            stop_reason: Stop::Exhausted,
+        },
+        alternatives: Vec::new(),
+        schedule: Some(schedule),
+        cost_options: inputs.cost,
+        plan,
+        estimate,
+    })
 }
 
 struct Timing<'b> {

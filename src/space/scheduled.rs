@@ -5,9 +5,9 @@ use super::explain;
 use super::fast::Choice;
 use super::layerwise::LayerwiseSpace;
 use super::planner::{Inputs, LISTED_DEVICES, PlanError};
-use super::schedule::joint::{Candidate, JointOptions, Source, search};
+use super::schedule::joint::{Candidate, JointAnswer, JointOptions, Source, search};
 use super::uniform::Uniform;
-use super::without_bubble::{ideal_of, without_bubble};
+use super::without_bubble::{LEAST_HELD, ideal_of, without_bubble};
 use crate::question::Dim;
 use crate::search::budget::{Interrupt, Stop};
 use crate::search::outcome::Outcome;
@@ -27,20 +27,14 @@ pub fn schedule(
 ) -> Result<(), PlanError> {
     let planned = answer.estimate.iteration_time_s;
     let is_over = || interrupt.is_raised() || deadline.is_some_and(|deadline| Instant::now() >= deadline);
-    let free = without_bubble(space, planned, &is_over);
+    let free = without_bubble(space, planned, LEAST_HELD, &is_over);
     let candidate = |plan, source| Candidate { ideal_s: ideal_of(space, &plan), plan, source };
     let mut candidates = vec![candidate(answer.plan.clone(), Source::BestPlan)];
     let found = outcome.archive.iter().filter(|entry| entry.score.is_feasible());
     candidates.extend(found.map(|entry| candidate(space.plan_of(&entry.solution), Source::RunnerUp)));
     candidates.extend(uniform.iter().map(|u| candidate(u.plan(space), Source::Uniform)));
     candidates.extend(free.uniform.iter().map(|(_, u)| candidate(u.plan(space), Source::WithoutBubble)));
-    let options = JointOptions {
-        seed: inputs.search.seed,
-        evaluations: inputs.search.schedule_evals,
-        split_penalty: inputs.search.split_penalty,
-        deadline,
-        interrupt: interrupt.clone(),
-    };
+    let options = options(inputs, (interrupt.clone(), deadline));
     let allowed = |chunks: u32| inputs.search.admits(Dim::Vpp, u64::from(chunks));
     let joint = search(&space.estimator, candidates, planned, &allowed, &options)?;
     let bound = free.bound_s.min(planned);
@@ -73,4 +67,41 @@ pub fn schedule(
         answer.search.stop_reason = Stop::Interrupted;
     }
     Ok(())
+}
+
+fn options(inputs: &Inputs, (interrupt, deadline): (Interrupt, Option<Instant>)) -> JointOptions {
+    JointOptions {
+        seed: inputs.search.seed,
+        evaluations: inputs.search.schedule_evals,
+        split_penalty: inputs.search.split_penalty,
+        deadline,
+        interrupt,
+    }
+}
+
+/// Activations with room for which plans are looked for where none fits under the usual schedules, as shares of the stages.
+const HELD: [f64; 3] = [LEAST_HELD, 0.5, 0.75];
+
+/// The best uniform plan with a schedule where nothing fits under the usual ones, and a bound on all plans. `None` if no
+/// schedule was found that fits.
+///
+/// # Errors
+/// See [`PlanError`].
+pub fn only(
+    inputs: &Inputs,
+    space: &LayerwiseSpace<'_>,
+    (interrupt, deadline): (Interrupt, Option<Instant>),
+) -> Result<Option<(JointAnswer, f64)>, PlanError> {
+    let is_over = || interrupt.is_raised() || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+    // With room for more activations plans are slower, schedules shorter and likelier to fit.
+    let looked = HELD.map(|held| without_bubble(space, f64::INFINITY, held, &is_over));
+    let candidate = |u: &Uniform| {
+        let plan = u.plan(space);
+        Candidate { ideal_s: ideal_of(space, &plan), plan, source: Source::WithoutBubble }
+    };
+    let candidates = looked.iter().flat_map(|free| free.uniform.iter().map(|(_, u)| candidate(u))).collect();
+    let allowed = |chunks: u32| inputs.search.admits(Dim::Vpp, u64::from(chunks));
+    let options = options(inputs, (interrupt.clone(), deadline));
+    let joint = search(&space.estimator, candidates, f64::INFINITY, &allowed, &options)?;
+    Ok(joint.filter(|joint| joint.estimate.fits).map(|joint| (joint, looked[0].bound_s)))
 }

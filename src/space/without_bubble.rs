@@ -24,13 +24,19 @@ pub struct WithoutBubble {
 const OF_FRAME: usize = 2;
 /// Activations that must fit, as a share of the number of stages: with less, a schedule waits for memory even in a V
 /// (Qi 2024, "Pipeline Parallelism with Controllable Memory", section 4.2, V-Min).
-const LEAST_HELD: f64 = 1.0 / 3.0;
+pub const LEAST_HELD: f64 = 1.0 / 3.0;
 
-/// Looks at every frame that could be faster than `below`.
-pub fn without_bubble(space: &LayerwiseSpace, below: f64, stop: &(dyn Fn() -> bool + Sync)) -> WithoutBubble {
+/// Looks at every frame that could be faster than `below`, for plans with room for activations of a share `held` of the
+/// stages.
+pub fn without_bubble(
+    space: &LayerwiseSpace,
+    below: f64,
+    held: f64,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> WithoutBubble {
     let frames: Vec<Vec<usize>> = space.frames().map(|(_, _, tasks)| tasks).collect();
     let looked: Vec<(f64, Vec<(f64, Uniform)>)> =
-        frames.par_iter().map(|tasks| of_frame(space, tasks, below, stop)).collect();
+        frames.par_iter().map(|tasks| of_frame(space, tasks, below, held, stop)).collect();
     let bound_s = looked.iter().map(|(bound, _)| *bound).fold(below, f64::min);
     let mut uniform: Vec<(f64, Uniform)> = looked.into_iter().flat_map(|(_, list)| list).collect();
     uniform.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.task.cmp(&b.1.task)).then(a.1.strategy.cmp(&b.1.strategy)));
@@ -61,6 +67,7 @@ fn of_frame(
     space: &LayerwiseSpace,
     tasks: &[usize],
     below: f64,
+    held: f64,
     stop: &dyn Fn() -> bool,
 ) -> (f64, Vec<(f64, Uniform)>) {
     let spine = space.estimator.spine;
@@ -99,7 +106,7 @@ fn of_frame(
         .filter(|(part, _)| part.kind == PartKind::Layer)
         .flat_map(|(_, class)| class.strategies.iter().copied())
         .collect();
-    let held = (f64::from(mesh.pipeline).min(mesh.micro_batches as f64) * LEAST_HELD).max(1.0);
+    let held = (f64::from(mesh.pipeline).min(mesh.micro_batches as f64) * held).max(1.0);
     let room = space.estimator.allocatable() * f64::from(mesh.pipeline);
     let mut found: Vec<(f64, Uniform)> = Vec::new();
     for strategy in strategies {

@@ -1,6 +1,6 @@
 //! What the exports promise.
 
-use super::{chrome, grid, svg};
+use super::{chrome, grid, svg, torch_csv};
 use crate::pipeline::dsl::Question;
 use crate::pipeline::generators::{SHIPPED, shipped};
 use crate::pipeline::{Costs, Run, Schedule, simulate};
@@ -59,4 +59,16 @@ fn a_grid_shows_who_does_what_when() {
     );
     let (_, _, run) = example("v_half");
     assert_eq!(grid::grid(&run).lines().count(), 2);
+}
+
+#[test]
+fn losses_that_torch_would_mix_up_are_not_exported() {
+    let text = "0F0,0F1,0I0,0I1,0W0,0W1\n1F1,1F0,1I0,1I1,1W0,1W1\n";
+    let read = torch_csv::read("swapped", text).unwrap();
+    let refused = torch_csv::write(&read.schedule).unwrap_err();
+    assert!(refused.to_string().contains("order of micro-batch"), "{refused}");
+    // Elsewhere the order is free.
+    let text = "0F1,0F0,0I0,0I1,0W1,0W0\n1F0,1F1,1I0,1I1,1W1,1W0\n";
+    let read = torch_csv::read("first", text).unwrap();
+    assert!(torch_csv::write(&read.schedule).is_ok());
 }

@@ -84,8 +84,8 @@ const LARGEST: u32 = 999_999;
 /// Writes a schedule.
 ///
 /// # Errors
-/// [`CsvError::Invalid`] for a schedule that is not valid; [`CsvError::Unsupported`] for several routes or stages
-/// without backward.
+/// [`CsvError::Invalid`] for a schedule that is not valid; [`CsvError::Unsupported`] for several routes, stages
+/// without backward, or a last stage whose forwards are not in order of micro-batch.
 pub fn write(schedule: &Schedule) -> Result<String, CsvError> {
     validate(schedule)?;
     if schedule.placement.routes() > 1 {
@@ -93,6 +93,13 @@ pub fn write(schedule: &Schedule) -> Result<String, CsvError> {
     }
     if schedule.flags.iter().any(|flags| flags.forward_only) {
         return Err(CsvError::Unsupported { what: "stages that run forward only" });
+    }
+    // Torch keeps losses as they come and takes them by micro-batch (`_maybe_compute_loss`, torch 2.15).
+    let last = schedule.placement.stages() - 1;
+    let forwards = schedule.orders[schedule.placement.device(last)].iter().flat_map(|step| step.actions());
+    let forwards = forwards.filter(|a| a.pass == Pass::F && a.stage as usize == last).map(|a| a.microbatch);
+    if !forwards.is_sorted() {
+        return Err(CsvError::Unsupported { what: "a last stage whose forwards are not in order of micro-batch" });
     }
     let mut text = String::new();
     for order in &schedule.orders {

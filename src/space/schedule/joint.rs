@@ -119,10 +119,10 @@ pub struct PlanSchedule {
     pub shape: String,
     /// Iteration time under it.
     pub iteration_time_s: f64,
-    /// Iteration time of the best plan under 1F1B or interleaved 1F1B.
-    pub planned_iteration_time_s: f64,
+    /// Iteration time of the best plan under 1F1B or interleaved 1F1B; absent where none fits.
+    pub planned_iteration_time_s: Option<f64>,
     /// Share by which it is shorter.
-    pub gain: f64,
+    pub gain: Option<f64>,
     /// No schedule of this plan, whatever its cuts, makes the iteration shorter.
     pub bound_s: f64,
     /// `(iteration time - bound) / bound`.
@@ -154,6 +154,8 @@ pub struct JointAnswer {
     pub origin: Plan,
     /// The schedule.
     pub schedule: PlanSchedule,
+    /// CPU seconds of all searches.
+    pub cpu_s: f64,
 }
 
 /// What a plan file must say of its schedule; the rest is for people.
@@ -200,6 +202,12 @@ const TOLD: usize = 8;
 /// Differences below this are rounding.
 const ROUNDING: f64 = 1e-9;
 
+#[derive(Default)]
+struct Spent {
+    evaluations: u64,
+    cpu_s: f64,
+}
+
 struct Found {
     number: usize,
     shape: usize,
@@ -208,9 +216,8 @@ struct Found {
     compared: Vec<KnownTime>,
 }
 
-/// Searches; `planned` is the iteration time of the best plan under 1F1B and interleaved 1F1B, `allowed` says which
-/// numbers of chunks per stage may be. `None` when no schedule
-/// was found that fits.
+/// Searches; `planned` is the iteration time of the best plan under 1F1B and interleaved 1F1B, infinite where none
+/// fits; `allowed` says which numbers of chunks per stage may be. `None` when no schedule was found that fits.
 ///
 /// # Errors
 /// [`PlanError`] for a fault of this program: every candidate is a plan of the question.
@@ -233,7 +240,13 @@ pub fn search(
         let first = candidate.source == Source::BestPlan;
         // One of a kind per outer decision: cuts move anyway.
         let kind = (pipeline, micro_batches, chunks_per_stage, candidate.source);
-        if known.contains(&kind) || !first && (cases.len() >= LOOKED_AT || candidate.ideal_s >= planned) {
+        // Where nothing fits yet, plans of one kind with other strategies may.
+        let again = if planned.is_finite() {
+            known.contains(&kind)
+        } else {
+            cases.iter().any(|(_, other, _)| other.plan == candidate.plan)
+        };
+        if again || !first && (cases.len() >= LOOKED_AT || candidate.ideal_s >= planned) {
             continue;
         }
         known.push(kind);
@@ -250,7 +263,7 @@ pub fn search(
     cases.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut tried: Vec<Tried> = cases.iter().map(|(bound, candidate, case)| tried(*bound, candidate, case)).collect();
     let mut best: Option<Found> = None;
-    let (mut evaluations, mut searched, mut ended) = (0, 0, Ended::Bound);
+    let (mut spent, mut searched, mut ended) = (Spent::default(), 0, Ended::Bound);
     let own = cases.iter().position(|(_, candidate, _)| candidate.source == Source::BestPlan);
     for number in own.into_iter().chain((0..cases.len()).filter(|number| Some(*number) != own)) {
         let (bound, _, case) = &cases[number];
@@ -263,7 +276,7 @@ pub fn search(
             break;
         }
         searched += 1;
-        let Some(found) = schedule_of(number, case, options, 1, &mut evaluations)? else { continue };
+        let Some(found) = schedule_of(number, case, options, 1, &mut spent)? else { continue };
         tried[number].found_s = Some(found.iteration_s);
         if best.as_ref().is_none_or(|known| found.iteration_s < known.iteration_s) {
             best = Some(found);
@@ -272,7 +285,7 @@ pub fn search(
     let Some(mut best) = best else { return Ok(None) };
     let (bound, candidate, case) = &cases[best.number];
     if best.iteration_s > bound * (1.0 + ROUNDING) && stopped(options).is_none() {
-        let again = schedule_of(best.number, case, options, REFINED, &mut evaluations)?;
+        let again = schedule_of(best.number, case, options, REFINED, &mut spent)?;
         if let Some(again) = again.filter(|again| again.iteration_s < best.iteration_s) {
             tried[best.number].found_s = Some(again.iteration_s);
             best = again;
@@ -293,8 +306,8 @@ pub fn search(
             split_penalty: options.split_penalty,
             shape: case.case.shapes[best.shape].name(),
             iteration_time_s,
-            planned_iteration_time_s: planned,
-            gain: 1.0 - iteration_time_s / planned,
+            planned_iteration_time_s: planned.is_finite().then_some(planned),
+            gain: planned.is_finite().then_some(1.0 - iteration_time_s / planned),
             bound_s,
             gap: iteration_time_s / bound_s - 1.0,
             bubble: estimate.bubble,
@@ -302,12 +315,13 @@ pub fn search(
             interleaved: case.interleaved,
             compared: best.compared,
             candidates: tried,
-            evaluations,
+            evaluations: spent.evaluations,
             ended,
         },
         origin: candidate.plan.clone(),
         plan,
         estimate,
+        cpu_s: spent.cpu_s,
     }))
 }
 
@@ -337,7 +351,7 @@ fn schedule_of(
     case: &PlanCase,
     options: &JointOptions,
     times: u64,
-    evaluations: &mut u64,
+    spent: &mut Spent,
 ) -> Result<Option<Found>, PlanError> {
     let usual = (PASSES / case.case.passes().max(1) as u64).clamp(*EVALUATIONS.start(), *EVALUATIONS.end());
     let search = ScheduleOptions {
@@ -351,7 +365,8 @@ fn schedule_of(
         Err(ScheduleError::Input(e)) => return Err(e.into()),
         Err(ScheduleError::None(_) | ScheduleError::Stopped(_)) => return Ok(None),
     };
-    *evaluations += answer.search.evaluations;
+    spent.evaluations += answer.search.evaluations;
+    spent.cpu_s += answer.search.cpu_s;
     // Shapes that no schedule fits are left out of the answer's.
     let wanted = &answer.case.shapes[answer.shape];
     let same = |s: &super::shape::Shape| {

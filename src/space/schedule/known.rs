@@ -42,15 +42,23 @@ const PROGRAMS: [&str; 12] = [
 pub fn known(case: &Case) -> Vec<Known> {
     let mut all = Vec::new();
     for (number, shape) in case.shapes.iter().enumerate() {
-        for schedule in candidates(shape, case.microbatches) {
-            let Some(Ok(run)) = as_shape(&schedule, shape.backward).map(|s| simulate(&s, &shape.costs)) else {
-                continue;
-            };
-            let peak = run.peak_memory();
-            all.push(Known { shape: number, schedule, makespan: run.makespan, span: run.span, peak });
-        }
+        all.extend(candidates(shape, case.microbatches).into_iter().filter_map(|schedule| on(number, shape, schedule)));
     }
     all
+}
+
+/// A schedule on those shapes of the case that have its map, where it runs within memory.
+pub fn on_shapes(case: &Case, schedule: &Schedule) -> Vec<Known> {
+    let shapes = case.shapes.iter().enumerate();
+    let alike =
+        shapes.filter(|(_, shape)| shape.placement == schedule.placement && case.microbatches == schedule.microbatches);
+    alike.filter_map(|(number, shape)| on(number, shape, schedule.clone())).collect()
+}
+
+fn on(number: usize, shape: &Shape, schedule: Schedule) -> Option<Known> {
+    let run = simulate(&as_shape(&schedule, shape.backward)?, &shape.costs).ok()?;
+    let peak = run.peak_memory();
+    Some(Known { shape: number, schedule, makespan: run.makespan, span: run.span, peak })
 }
 
 /// The schedule with the backwards of a shape: whole ones are split where B and W are apart; split ones are not for a

@@ -2,7 +2,7 @@
 //! depth does not depend on the number of micro-batches.
 //!
 //! Shared by the stages of a chunk: how many activations the first and the last device may hold (linear in between), how
-//! many weight passes may be due, how long to wait for the next pass, and the ranks of F, B and W by phase. Each stage
+//! many of them the warm-up makes (in ZB-H1 as many as in 1F1B, though more may be held later; Qi 2023, section 2.1), how many weight passes may be due, how long to wait for the next pass, and the ranks of F, B and W by phase. Each stage
 //! may then hold more or fewer activations, and wait or not.
 
 use super::question::Objective;
@@ -13,6 +13,8 @@ use crate::search::score::Score;
 
 /// Levels of rank.
 const RANKS: u32 = 8;
+/// Forwards of the warm-up per device from this one to the last; as many as may be held without a number.
+const WARMS: [Option<f64>; 5] = [None, Some(1.0), Some(0.5), Some(1.5), Some(2.0)];
 /// Weight passes that may be due, `u32::MAX` for any number.
 const DUE: [u32; 6] = [1, 2, 3, 4, 8, u32::MAX];
 /// Waits as multiples of a forward of the stage.
@@ -30,6 +32,7 @@ enum Gene {
     Shape,
     CapFirst(usize),
     CapLast(usize),
+    Warm(usize),
     Due(usize),
     Hold(usize),
     Rank(usize, usize, usize),
@@ -60,6 +63,7 @@ impl<'w> PolicySpace<'w> {
                 let caps = most.min(m).min(4 * shape.placement.devices() as u32).clamp(1, MOST_CAPS);
                 add(Gene::CapFirst(c), caps as usize);
                 add(Gene::CapLast(c), caps as usize);
+                add(Gene::Warm(c), WARMS.len());
                 add(Gene::Due(c), DUE.len());
                 add(Gene::Hold(c), HOLDS.len());
                 for phase in 0..PHASES {
@@ -86,7 +90,7 @@ impl<'w> PolicySpace<'w> {
         let shape = &self.workshop.case.shapes[s[0] as usize];
         let map = &shape.placement;
         let genes = &self.genes[s[0] as usize];
-        let shared = 4 + 3 * PHASES;
+        let shared = 5 + 3 * PHASES;
         let chunk_of = |x: usize| map.chunks(map.device(x)).position(|y| y == x).unwrap_or(0);
         let own = 1 + shared * shape.chunks();
         debug_assert_eq!(s.len(), 1 + genes.len());
@@ -94,13 +98,17 @@ impl<'w> PolicySpace<'w> {
             let rules = &s[1 + shared * chunk_of(x)..][..shared];
             let along = map.device(x) as f64 / (map.devices() - 1).max(1) as f64;
             let (first, last) = (f64::from(rules[0]), f64::from(rules[1]));
-            let cap = 1 + (first + (last - first) * along).round() as i64 + DELTAS[s[own + 2 * x] as usize];
-            let hold = OWN_HOLDS[s[own + 2 * x + 1] as usize].unwrap_or(HOLDS[rules[3] as usize]);
+            let delta = DELTAS[s[own + 2 * x] as usize];
+            let clamp = |cap: i64| cap.clamp(1, i64::from(u32::MAX)) as u32;
+            let to_last = (map.devices() - map.device(x)) as f64;
+            let warm = WARMS[rules[2] as usize].map(|each| (each * to_last).ceil() as i64 + delta);
+            let hold = OWN_HOLDS[s[own + 2 * x + 1] as usize].unwrap_or(HOLDS[rules[4] as usize]);
             let mut rank = [[0.0f32; 3]; PHASES];
-            rank.iter_mut().flatten().zip(&rules[4..]).for_each(|(rank, level)| *rank = *level as f32);
+            rank.iter_mut().flatten().zip(&rules[5..]).for_each(|(rank, level)| *rank = *level as f32);
             StagePolicy {
-                cap: cap.clamp(1, i64::from(u32::MAX)) as u32,
-                due: DUE[rules[2] as usize],
+                cap: clamp(1 + (first + (last - first) * along).round() as i64 + delta),
+                warm: warm.map_or(u32::MAX, clamp),
+                due: DUE[rules[3] as usize],
                 hold: hold * shape.costs.stages[x].forward,
                 rank,
             }
@@ -129,6 +137,7 @@ impl Problem for PolicySpace<'_> {
             Gene::Rank(c, phase, kind) => word(5, c, 3 * phase + kind),
             Gene::Delta(x) => word(6, x, 0),
             Gene::OwnHold(x) => word(7, x, 0),
+            Gene::Warm(c) => word(8, c, 0),
         };
         Node::Choose { slot, options }
     }
@@ -153,6 +162,7 @@ impl Problem for PolicySpace<'_> {
             Some(Gene::Delta(_) | Gene::OwnHold(_)) => out[0] = 8.0,
             Some(Gene::Due(_)) => out[DUE.len() - 1] = 3.0,
             Some(Gene::Hold(_)) => out[0] = 3.0,
+            Some(Gene::Warm(_)) => out[0] = 6.0,
             Some(Gene::CapFirst(_) | Gene::CapLast(_)) => {
                 // Any number up to the limit, and the limit itself more often: memory then decides.
                 if let Some(last) = out.last_mut() {

@@ -3,7 +3,7 @@
 //! `auto` goes from cheap to dear and stops as soon as the bound is met: known schedules, a certified optimum where the
 //! question is small, policy genomes bred by genetic search, then walks from the best of all.
 
-use super::known::{Known, known};
+use super::known::{Known, known, on_shapes};
 use super::order::OrderSpace;
 use super::policy::PolicySpace;
 use super::polish::Polish;
@@ -13,7 +13,7 @@ use super::solution::{Solution, Workshop};
 use crate::error::InputError;
 use crate::pipeline::exact::certify;
 use crate::pipeline::{PipelineError, Schedule, simulate};
-use crate::search::archive::Entry;
+use crate::search::archive::{Archive, Entry};
 use crate::search::backend::Backend;
 use crate::search::budget::{Budget, Interrupt, Stop};
 use crate::search::climb::Climb;
@@ -26,8 +26,9 @@ use crate::search::run::{Request, solve as search};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// Names that `--backend` takes.
-pub const BACKENDS: [&str; 5] = ["auto", "genetic", "mcts", "climb", "random"];
+/// Names that `--backend` takes: `genetic`, `mcts` and `random` choose policies, `orders` is tree search pass by pass, `climb`
+/// changes the order of passes.
+pub const BACKENDS: [&str; 6] = ["auto", "genetic", "mcts", "orders", "climb", "random"];
 
 /// How to search.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,6 +45,8 @@ pub struct ScheduleOptions {
     pub target_gap: f64,
     /// Whether to start from known schedules.
     pub known: bool,
+    /// A schedule to start from, and to compare with, in any case.
+    pub given: Option<Schedule>,
 }
 
 impl Default for ScheduleOptions {
@@ -55,6 +58,7 @@ impl Default for ScheduleOptions {
             max_time: None,
             target_gap: 0.0,
             known: true,
+            given: None,
         }
     }
 }
@@ -146,6 +150,10 @@ const ALL_WALKS_PASSES: u64 = 800_000_000;
 const STEPS: std::ops::RangeInclusive<u64> = 800..=20_000;
 /// Share of a time limit that policies get.
 const POLICY_TIME: f64 = 0.3;
+/// Shares of the policies' time that each breed may use of what is left.
+const BREEDS: [f64; 2] = [0.5, 0.6];
+/// Solutions that walks start from.
+const STARTS: usize = 16;
 /// Evaluations that a walk counts for where they are limited.
 const WALK_SHARE: u64 = 16;
 /// Walks without an improvement after which they end.
@@ -205,6 +213,15 @@ impl Progress<'_> {
         self.best.retain(|entry| entry.score.is_feasible());
     }
 
+    /// Adds solutions of another phase.
+    fn merge(&mut self, others: Vec<Entry<Solution>>) {
+        let mut all = Archive::new(STARTS);
+        self.best.drain(..).chain(others).for_each(|entry| {
+            all.offer(entry);
+        });
+        self.best = all.entries().to_vec();
+    }
+
     fn is_over(&self) -> bool {
         matches!(self.stop, Stop::Optimal | Stop::Target | Stop::Interrupted)
             || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
@@ -224,10 +241,12 @@ pub fn solve(
     let started = Instant::now();
     let mut workshop = Workshop::new(case)?;
     let mut compared = known(&workshop.case);
+    let given = options.given.as_ref().map(|schedule| on_shapes(&workshop.case, schedule)).unwrap_or_default();
+    let mut seeds: Vec<Solution> = given.iter().filter_map(|k| workshop.solution_of(k.shape, &k.schedule)).collect();
+    compared.extend(given);
     let objective = workshop.case.objective;
     let value = |k: &Known| if objective == Objective::Makespan { k.makespan } else { k.span };
     compared.sort_by(|a, b| value(a).total_cmp(&value(b)).then(a.peak.total_cmp(&b.peak)));
-    let mut seeds: Vec<Solution> = Vec::new();
     if options.known {
         seeds.extend(compared.iter().filter_map(|k| workshop.solution_of(k.shape, &k.schedule)));
     }
@@ -304,7 +323,19 @@ fn run(
     let polish = Polish { workshop, steps: steps as u32 };
     match options.backend.as_str() {
         "auto" => {
-            progress.phase(&policy, &Genetic::default(), sized(policies, 1), None, POLICY_TIME)?;
+            // Breeding may settle on a rule that walks cannot leave: it is done twice, each time from the known schedules.
+            let known = progress.best.clone();
+            for (breed, share) in BREEDS.into_iter().enumerate() {
+                let bred = std::mem::replace(&mut progress.best, known.clone());
+                let evaluations = sized(policies, 1).map(|n| (n / BREEDS.len() as u64).max(1));
+                progress.phase(&policy, &Genetic::default(), evaluations, None, POLICY_TIME * share)?;
+                progress.seed = options.seed.wrapping_add(breed as u64 + 1);
+                progress.merge(bred);
+                if progress.is_over() {
+                    break;
+                }
+            }
+            progress.seed = options.seed;
             if !progress.is_over() && !progress.best.is_empty() {
                 let stall = (!free && options.max_evaluations.is_none()).then_some(STALL);
                 progress.phase(&polish, &Climb::default(), sized(walks, WALK_SHARE), stall, 1.0)?;
@@ -313,7 +344,8 @@ fn run(
         "genetic" => progress.phase(&policy, &Genetic::default(), sized(policies, 1), None, 1.0)?,
         "random" => progress.phase(&policy, &Random::default(), sized(policies, 1), None, 1.0)?,
         "climb" => progress.phase(&polish, &Climb::default(), sized(walks, 1), None, 1.0)?,
-        "mcts" => progress.phase(&OrderSpace::new(workshop)?, &Mcts::default(), sized(policies, 1), None, 1.0)?,
+        "mcts" => progress.phase(&policy, &Mcts::default(), sized(policies, 1), None, 1.0)?,
+        "orders" => progress.phase(&OrderSpace::new(workshop)?, &Mcts::default(), sized(policies, 1), None, 1.0)?,
         name => return Err(InputError::unknown_name(name, "a backend", BACKENDS).at("backend").into()),
     }
     Ok(())
