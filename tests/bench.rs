@@ -3,6 +3,7 @@
 mod cli;
 
 use espalier::experiment::compare::compare;
+use espalier::experiment::reference_value::Reference;
 use espalier::experiment::results::{JOURNAL, RUNS, Results, TRACE, Verified};
 use espalier::experiment::runner::{RunOptions, run};
 use espalier::experiment::suite::Suite;
@@ -55,7 +56,7 @@ fn without_clocks(folder: &Path) -> BTreeMap<PathBuf, String> {
             let name = path.strip_prefix(root).unwrap().to_owned();
             let text = std::fs::read_to_string(&path).unwrap();
             let file = name.file_name().unwrap().to_str().unwrap();
-            if file.starts_with("clocks.") || file.ends_with("_wall.svg") {
+            if file.starts_with("clocks") || file.ends_with("_wall.svg") {
                 continue;
             }
             let text = match file {
@@ -269,4 +270,82 @@ fn every_backend_is_explained() {
     let unknown = cli::run(&["--json", "backends", "gentic"]);
     assert_eq!(unknown.code, 2);
     assert_eq!(unknown.error()["help"], "did you mean `genetic`?");
+}
+
+const OTHERS: &str = r#"(
+    name: "others",
+    instances: [
+        (id: "circle", source: Circle(cities: 9, seed: 3)),
+        (id: "chain", source: Chain(items: 8, options: 4, tightness: 0.4, seed: 1)),
+        (id: "relabelled", source: Chain(items: 8, options: 4, tightness: 0.4, seed: 1), disguise: labels),
+        (id: "misled", source: Chain(items: 8, options: 4, tightness: 0.4, seed: 1), disguise: prior),
+        (id: "orders", source: Schedule(tree: order, question: (devices: 2, micro_batches: 4, times: (1.0, 1.0, 1.0)))),
+        (id: "nanotron", source: Runs(
+            only: {"model_name": "llama-like 8B", "gpu_count": "128", "seq_len": "4096", "global_batch": "256"},
+            decisions: ["tp", "pp", "micro_batch", "zero_fsdp"],
+        )),
+    ],
+    backends: [(backend: "random"), (backend: "anneal"), (name: "uct", backend: "mcts.uct")],
+    seeds: (count: 3), evaluations: 150,
+)"#;
+
+#[test]
+fn runs_circles_and_disguises_are_raced_and_best_known_values_only_improve() {
+    let folder = scratch("others");
+    let suite = Suite::parse(OTHERS, "others.ron").unwrap();
+    let results = run(&suite, &folder.join("a"), &RunOptions::default(), &mut |_, _| {}).unwrap();
+    let instances = &results.manifest.instances;
+    let digests: std::collections::BTreeSet<_> = instances.iter().map(|i| &i.digest).collect();
+    assert_eq!(digests.len(), instances.len());
+    for instance in instances.iter().filter(|i| i.id != "orders") {
+        let reference = instance.reference.as_ref().unwrap();
+        assert_eq!(reference.provenance.words(), "optimal", "{}", instance.id);
+        let best = results.runs.iter().filter(|run| run.instance == instance.id).filter_map(|run| run.best);
+        let distance = best.map(|best| reference.distance(best)).fold(f64::INFINITY, f64::min);
+        assert!((0.0..0.2).contains(&distance), "{} {distance}", instance.id);
+    }
+    let value = |id: &str| results.manifest.instance(id).unwrap().reference.as_ref().unwrap().value;
+    assert!(value("chain") == value("relabelled") && value("chain") == value("misled"));
+    if results.manifest.skipped.is_empty() {
+        let of_runs = results.runs.iter().filter(|run| run.instance == "nanotron");
+        assert!(of_runs.clone().any(|run| run.trace.iter().any(|point| !point.score.is_feasible())), "runs crash");
+        assert!(of_runs.clone().all(|run| run.best.is_some()));
+    }
+
+    let table = folder.join("best.json");
+    let (a, table_path) = (folder.join("a").display().to_string(), table.display().to_string());
+    let improve = || cli::run(&["--json", "bench", "best-known", &a, &table_path]).json();
+    let first = improve();
+    assert_eq!(first["improved"][0]["instance"], "orders");
+    let text = std::fs::read_to_string(&table).unwrap();
+    assert_eq!(improve()["improved"], Value::Array(Vec::new()));
+    assert_eq!(std::fs::read_to_string(&table).unwrap(), text);
+    // A better value is kept, a worse one is replaced.
+    let best = first["improved"][0]["now"].as_f64().unwrap();
+    for (written, improved) in [(best - 1.0, 0), (best + 1.0, 1)] {
+        let mut values: BTreeMap<String, Reference> = serde_json::from_str(&text).unwrap();
+        values.values_mut().for_each(|reference| reference.value = written);
+        std::fs::write(&table, serde_json::to_string(&values).unwrap()).unwrap();
+        assert_eq!(improve()["improved"].as_array().unwrap().len(), improved);
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn every_suite_that_is_told_of_can_be_read() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments");
+    let mut read = 0;
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e == "ron") {
+            let suite = Suite::load(&path).unwrap_or_else(|e| panic!("{e}"));
+            for instance in &suite.instances {
+                if let espalier::experiment::instance::Source::Layerwise(question) = &instance.source {
+                    espalier::question::Question::load(&folder.join(question)).unwrap_or_else(|e| panic!("{e}"));
+                }
+            }
+            read += 1;
+        }
+    }
+    assert!(read >= 5, "{read}");
 }

@@ -7,8 +7,9 @@ use espalier::search::budget::Budget;
 use espalier::search::erased::Erased;
 use espalier::search::genetic::Genetic;
 use espalier::search::mcts::Mcts;
-use espalier::search::problem::Problem;
+use espalier::search::problem::{Fidelity, Problem};
 use espalier::search::problems::{ChainShape, LayerChain};
+use espalier::search::registry::{Choice, build};
 use espalier::search::run::{Request, solve};
 use search_common::backends;
 
@@ -49,7 +50,9 @@ fn tree_search_and_genetic_search_come_within_one_percent_for_19_of_20_seeds() {
 }
 
 /// Backends that do not come within one percent, and why.
-const SHORT: [(&str, &str); 3] = [
+const SHORT: [(&str, &str); 5] = [
+    ("a_star", "goes by bounds alone, and theirs are blind to memory: many prefixes look better than any answer is"),
+    ("parzen", "models every decision by itself and is meant for a hundred dear evaluations"),
     ("random", "the floor: if it came as close, the instance would be too easy"),
     ("beam", "drops most prefixes early, by bounds and priors that are blind to how stages will balance"),
     ("exhaustive", "goes through the tree in order and sees one corner of it"),
@@ -58,15 +61,40 @@ const SHORT: [(&str, &str); 3] = [
 #[test]
 fn every_registered_search_comes_within_one_percent_but_those_that_say_why_not() {
     let problem = instance(SHAPES[3]);
+    let mut wrong = Vec::new();
     for backend in backends() {
         let name = backend.name();
         let gaps = gaps(&problem, &*backend, 2);
         println!("{name:14} {gaps:.4?}");
         match SHORT.iter().find(|(short, _)| *short == name) {
-            Some((_, why)) => assert!(gaps[0] > 0.01, "{name} comes close although it {why}: {gaps:?}"),
-            None => assert!(gaps[1] <= 0.01, "{name}: {gaps:?}"),
+            Some((_, why)) if gaps[0] <= 0.01 => wrong.push(format!("{name} comes close although it {why}: {gaps:?}")),
+            None if gaps[1] > 0.01 => wrong.push(format!("{name}: {gaps:?}")),
+            _ => {}
         }
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn the_front_of_a_small_chain_is_that_of_its_enumeration() {
+    let chain = LayerChain::random(ChainShape { items: 5, options: 4, segments: 2, rounds: 4, tightness: 0.5 }, 2);
+    let mut all: Vec<(f64, f64)> = Vec::new();
+    search_common::every_solution(&chain, &mut |x| {
+        let score = chain.score(x, Fidelity::Exact);
+        all.extend(score.objective().map(|time| (time, chain.measures(x)[0])));
+    });
+    let beaten = |a: &(f64, f64)| all.iter().any(|b| b.0 <= a.0 && b.1 <= a.1 && b != a);
+    let mut front: Vec<(f64, f64)> = all.iter().filter(|a| !beaten(a)).copied().collect();
+    front.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    front.dedup();
+    let backend = build::<Erased<'_>>(&Choice::named("pareto")).unwrap();
+    let outcome = solve(&Erased::new(&chain), &*backend, Request::new(1, Budget::evaluations(3_000))).unwrap();
+    let found: Vec<(f64, f64)> = outcome.front.iter().map(|c| (c.measures[0], c.measures[1])).collect();
+    assert!(front.len() > 3, "{front:?}");
+    let missed = front.iter().filter(|point| !found.contains(point)).count();
+    assert!(missed * 10 <= front.len(), "{missed} of {}: {front:?} {found:?}", front.len());
+    assert!(found.iter().all(|point| all.contains(point)));
+    assert_eq!(Some(found[0].0), outcome.best.and_then(|best| best.score.objective()));
 }
 
 #[test]
@@ -93,7 +121,7 @@ fn extreme_parameters_are_survived() {
         &Mcts { c: f64::NAN, ..Mcts::default() },
         &Mcts { c: f64::INFINITY, noise: f32::NAN, ..Mcts::default() },
         &Mcts { c: 0.0, mix: 1.0, batch: 500, ..Mcts::default() },
-        &espalier::search::anneal::Anneal { chains: 0, hot: 0.0, cold: 0.0, exchange: -1.0 },
+        &espalier::search::anneal::Anneal { chains: 0, hot: 0.0, cold: 0.0, reset: 7.0, exchange: -1.0 },
     ];
     for backend in all {
         let outcome = solve(&Erased::new(&problem), backend, Request::new(1, Budget::evaluations(500))).unwrap();

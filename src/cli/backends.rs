@@ -45,11 +45,21 @@ fn object(entry: &Entry<'_, Erased<'_>>) -> Value {
         .iter()
         .map(|p| json!({ "name": p.name, "default": defaults[p.name], "meaning": p.meaning, "source": p.source }))
         .collect();
+    let presets: Vec<Value> = entry
+        .page
+        .presets
+        .iter()
+        .map(|p| {
+            let parameters: Value = serde_json::from_str(p.parameters).unwrap_or_default();
+            json!({ "name": format!("{}.{}", entry.name, p.name), "meaning": p.meaning, "source": p.source, "parameters": parameters })
+        })
+        .collect();
     json!({
         "name": entry.name,
         "summary": entry.page.summary,
         "source": entry.page.source,
         "when": entry.page.when,
+        "presets": presets,
         "parameters": parameters,
     })
 }
@@ -77,6 +87,15 @@ fn page(entry: &Entry<'_, Erased<'_>>, style: Style) -> String {
         table.row([p.name.to_owned(), short(&defaults[p.name]), format!("{} ({})", p.meaning, p.source)]);
     }
     if !page.parameters.is_empty() {
+        let _ = write!(text, "\n{}", table.render(style));
+    }
+    if !page.presets.is_empty() {
+        let mut table = Table::new(&[("preset", Align::Left), ("what it is; its parameters", Align::Left)]);
+        for p in page.presets {
+            let name = format!("{}.{}", entry.name, p.name);
+            table.row([name, format!("{} ({})", p.meaning, p.source)]);
+            table.row([String::new(), p.parameters.to_owned()]);
+        }
         let _ = write!(text, "\n{}", table.render(style));
     }
     text

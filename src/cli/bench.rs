@@ -6,11 +6,11 @@ use super::progress::{Bar, interrupt};
 use super::{ANSWERED, DOES_NOT_FIT, Ended, INTERRUPTED, values};
 use crate::error::{InputError, Kind};
 use crate::experiment::ExperimentError;
-use crate::experiment::analysis;
 use crate::experiment::compare::{Compared, compare};
 use crate::experiment::results::Results;
 use crate::experiment::runner::{self, RunOptions};
 use crate::experiment::suite::Suite;
+use crate::experiment::{analysis, best_known};
 use crate::report::{Align, Style, Table};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -44,6 +44,15 @@ enum Command {
         #[arg(value_name = "FOLDER")]
         folder: PathBuf,
     },
+    /// Take over into a table of best known values what recorded runs have found; it never gets worse
+    BestKnown {
+        /// Recorded results
+        #[arg(value_name = "FOLDER")]
+        folder: PathBuf,
+        /// Table (JSON), made if absent; a suite names it as `best_known`
+        #[arg(value_name = "TABLE")]
+        table: PathBuf,
+    },
     /// Say where the second results are better, worse, or not distinguishable
     Compare {
         /// First results
@@ -72,6 +81,7 @@ pub(super) fn run(args: Args, output: &Output) -> Ended {
     match (&args.command, &args.suite) {
         (Some(Command::Verify { folder }), _) => verify(folder, output),
         (Some(Command::Compare { a, b }), _) => compared(a, b, output),
+        (Some(Command::BestKnown { folder, table }), _) => improve(folder, table, output),
         (None, Some(suite)) => race(&args, suite, output),
         (None, None) => {
             Err(InputError::new(Kind::MissingField).at("SUITE").expected("a suite file, `verify` or `compare`").into())
@@ -150,6 +160,23 @@ fn verify(folder: &Path, output: &Output) -> Ended {
         _ => format!("{missing} runs missing; not what the traces say: {}\n", differing.join(", ")),
     })?;
     Ok(if differing.is_empty() && missing == 0 { ANSWERED } else { DOES_NOT_FIT })
+}
+
+fn improve(folder: &Path, path: &Path, output: &Output) -> Ended {
+    let mut table = best_known::load(path)?;
+    let improved = best_known::improve(&mut table, &Results::load(folder)?);
+    best_known::save(&table, path)?;
+    let document = json!({ "schema": "espalier/bench-best-known/1", "values": table.len(), "improved": improved });
+    output.answer(&document, |_| {
+        let mut text = String::new();
+        for one in &improved {
+            let before = one.before.map_or("unknown".to_owned(), |before| format!("{before:?}"));
+            let _ = writeln!(text, "{}: {before} -> {:?} ({}, seed {})", one.instance, one.now, one.backend, one.seed);
+        }
+        let _ = writeln!(text, "{} of {} values improved", improved.len(), table.len());
+        text
+    })?;
+    Ok(ANSWERED)
 }
 
 fn compared(a: &Path, b: &Path, output: &Output) -> Ended {

@@ -86,7 +86,7 @@ pub fn tables(results: &Results) -> Vec<Table> {
     budgets.sort_unstable();
     budgets.dedup();
     tables.extend(budgets.into_iter().map(|budget| distances(&view, budget)));
-    tables.extend([ranks(&view), duels(&view), floor(&view), profile(&view), clocks(&view)]);
+    tables.extend([ranks(&view), duels(&view), floor(&view), profile(&view), clocks(&view), costs(&view)]);
     tables
 }
 
@@ -388,6 +388,57 @@ fn clocks(view: &View<'_>) -> Table {
             short(median(&times)),
             format!("{}/{all}", times.len()),
         ]);
+    }
+    table
+}
+
+/// Costs of an evaluation that are simulated, in seconds.
+const COSTS: [(f64, &str); 8] = [
+    (1e-6, "1 us"),
+    (1e-5, "10 us"),
+    (1e-4, "100 us"),
+    (1e-3, "1 ms"),
+    (0.1, "100 ms"),
+    (1.0, "1 s"),
+    (60.0, "1 min"),
+    (600.0, "10 min"),
+];
+
+/// Which backend would be fastest if an evaluation took longer than it does.
+fn costs(view: &View<'_>) -> Table {
+    let target = view.results.manifest.suite.targets.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let target = if target.is_finite() { target } else { 0.01 };
+    let note = format!(
+        "Instances on which a backend's expected time to {} is the shortest, if every evaluation took so much longer than it did:          expected evaluations times (that + measured wall time per evaluation). Dear evaluations favour those that need          few, cheap ones those that think little. Instances that nobody solved are left out.",
+        percent(target)
+    );
+    let mut table = Table::new(
+        "clocks_by_cost",
+        "By the cost of an evaluation",
+        &note,
+        1,
+        with(&["backend"], COSTS.iter().map(|c| c.1)),
+    );
+    table.clocks = true;
+    let backends: Vec<&str> = view.backends().collect();
+    let mut wins = vec![[0usize; COSTS.len()]; backends.len()];
+    for (id, reference) in view.instances() {
+        let of = |backend: &&str| {
+            let runs = view.runs(id, backend);
+            let own: Vec<f64> = runs.iter().map(|run| run.wall_s / run.evaluations.max(1) as f64).collect();
+            (running_time(runs, reference, target).expected, median(&own))
+        };
+        let measured: Vec<(f64, f64)> = backends.iter().map(of).collect();
+        for (c, (cost, _)) in COSTS.iter().enumerate() {
+            let seconds = |b: &usize| measured[*b].0 * (cost + measured[*b].1);
+            let best = (0..backends.len()).filter(|b| seconds(b).is_finite());
+            if let Some(best) = best.min_by(|a, b| seconds(a).total_cmp(&seconds(b)).then(a.cmp(b))) {
+                wins[best][c] += 1;
+            }
+        }
+    }
+    for (backend, wins) in backends.iter().zip(wins) {
+        table.rows.push(std::iter::once((*backend).to_owned()).chain(wins.map(|n| n.to_string())).collect());
     }
     table
 }

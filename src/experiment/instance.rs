@@ -1,13 +1,15 @@
 //! An instance of a race: where it comes from, and the problem it is.
 
+use super::disguise::{Disguise, Disguised};
 use super::reference_value::Reference;
+use super::tabular;
 use crate::cost::CostOptions;
 use crate::cost::galvatron::Repairs;
 use crate::error::{InputError, Kind};
 use crate::question::Question;
 use crate::search::erased::Erased;
 use crate::search::problem::{Node, Problem};
-use crate::search::problems::{ChainShape, JobShop, Knapsack, LayerChain, NAMED_JOB_SHOPS, Salesman};
+use crate::search::problems::{ChainShape, JobShop, Knapsack, LayerChain, Measured, NAMED_JOB_SHOPS, Salesman};
 use crate::search::walk::{Decision, PriorSampler, Walk};
 use crate::space::galvatron::{GalvatronSpace, Partition};
 use crate::space::planner::Inputs;
@@ -17,6 +19,7 @@ use crate::space::schedule::policy::PolicySpace;
 use crate::space::schedule::solution::Workshop;
 use crate::{import, reference};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -28,6 +31,9 @@ pub struct InstanceSpec {
     pub id: String,
     /// Where it comes from.
     pub source: Source,
+    /// What is disguised: for experiments on what backends owe to labels and priors.
+    #[serde(default)]
+    pub disguise: Option<Disguise>,
     /// What its objective is compared with; found out by exact search if absent.
     #[serde(default)]
     pub reference: Option<Reference>,
@@ -70,6 +76,13 @@ pub enum Source {
         /// What its numbers follow from.
         seed: u64,
     },
+    /// Cities on a circle, whose shortest round trip is known.
+    Circle {
+        /// Cities.
+        cities: usize,
+        /// What their places follow from.
+        seed: u64,
+    },
     /// A random job shop.
     JobShop {
         /// Jobs.
@@ -85,6 +98,13 @@ pub enum Source {
     Galvatron(String),
     /// A question file of layer-wise planning, from the suite.
     Layerwise(String),
+    /// Published runs: rows of `measured/runs.csv` of the reference data.
+    Runs {
+        /// What must stand in which column.
+        only: BTreeMap<String, String>,
+        /// Columns that are decided, in order.
+        decisions: Vec<String>,
+    },
     /// A question of pipeline schedules.
     Schedule {
         /// Which tree is searched.
@@ -124,8 +144,12 @@ pub enum Instance {
     Galvatron(Box<GalvatronSpace>),
     /// A layer-wise question.
     Layerwise(Box<Inputs>),
+    /// A table of runs.
+    Measured(Box<Measured>),
     /// A schedule question.
     Schedule(ScheduleTree, Box<Workshop>),
+    /// Another one under another face.
+    Disguised(Disguise, Box<Instance>),
 }
 
 impl InstanceSpec {
@@ -149,7 +173,9 @@ impl InstanceSpec {
             Source::Knapsack { items, dimensions, .. } if *items == 0 || *dimensions == 0 => {
                 return wrong("source", &"0", "at least one item and dimension");
             }
-            Source::Salesman { cities, .. } if *cities < 3 => return wrong("source.cities", cities, "at least 3"),
+            Source::Salesman { cities, .. } | Source::Circle { cities, .. } if *cities < 3 => {
+                return wrong("source.cities", cities, "at least 3");
+            }
             Source::JobShop { jobs, machines, .. } if *jobs == 0 || *machines == 0 => {
                 return wrong("source", &"0", "at least one job and machine");
             }
@@ -171,10 +197,11 @@ impl InstanceSpec {
             Source::Chain { segments: 1, .. } => "additive chain",
             Source::Chain { .. } => "coupled chain",
             Source::Knapsack { .. } => "knapsack",
-            Source::Salesman { .. } => "salesman",
+            Source::Salesman { .. } | Source::Circle { .. } => "salesman",
             Source::JobShop { .. } | Source::NamedJobShop(_) => "job shop",
             Source::Galvatron(_) => "galvatron",
             Source::Layerwise(_) => "layer-wise",
+            Source::Runs { .. } => "published runs",
             Source::Schedule { tree: ScheduleTree::Policy, .. } => "schedule policies",
             Source::Schedule { tree: ScheduleTree::Order, .. } => "schedule orders",
         }
@@ -183,7 +210,11 @@ impl InstanceSpec {
     /// Makes it; `None` where it is reference data that is not there. Paths start from `folder`.
     pub fn make(&self, folder: &Path) -> Result<Option<Instance>, InputError> {
         let named = |e: InputError| e.inside(format!("instance `{}`", self.id));
-        self.open(folder).map_err(named)
+        let made = self.open(folder).map_err(named)?;
+        Ok(made.map(|instance| match self.disguise {
+            Some(disguise) => Instance::Disguised(disguise, Box::new(instance)),
+            None => instance,
+        }))
     }
 
     fn open(&self, folder: &Path) -> Result<Option<Instance>, InputError> {
@@ -202,6 +233,11 @@ impl InstanceSpec {
                 Instance::Knapsack(Box::new(Knapsack::random(*items, *dimensions, *seed)))
             }
             Source::Salesman { cities, seed } => Instance::Salesman(Box::new(Salesman::random(*cities, *seed))),
+            Source::Circle { cities, seed } => Instance::Salesman(Box::new(Salesman::on_circle(*cities, *seed).0)),
+            Source::Runs { only, decisions } => {
+                let Some(path) = reference::path("measured/runs.csv") else { return Ok(None) };
+                Instance::Measured(Box::new(tabular::read(&path, only, decisions)?))
+            }
             Source::JobShop { jobs, machines, seed } => {
                 Instance::JobShop(Box::new(JobShop::random(*jobs, *machines, *seed)))
             }
@@ -266,6 +302,8 @@ impl Instance {
             Instance::JobShop(problem) => work(&Erased::new(&**problem)),
             Instance::Galvatron(problem) => work(&Erased::new(&**problem)),
             Instance::Layerwise(inputs) => inputs.with_space(|space| work(&Erased::new(&space)))?,
+            Instance::Measured(problem) => work(&Erased::new(&**problem)),
+            Instance::Disguised(what, inner) => return inner.disguised(*what, work),
             Instance::Schedule(ScheduleTree::Policy, workshop) => work(&Erased::new(&PolicySpace::new(workshop))),
             Instance::Schedule(ScheduleTree::Order, workshop) => {
                 work(&Erased::new(&OrderSpace::new(workshop).map_err(refused)?))
@@ -273,6 +311,25 @@ impl Instance {
         })
     }
 }
+
+impl Instance {
+    fn disguised<T>(&self, what: Disguise, work: impl FnOnce(&Erased<'_>) -> T) -> Result<T, InputError> {
+        // Boxed: a closure over a closure over itself would be compiled without end.
+        let mut work = Some(work);
+        let mut out = None;
+        let mut inner: Box<dyn FnMut(&Erased<'_>) + '_> = Box::new(|problem| {
+            if let Some(work) = work.take() {
+                out = Some(work(&Erased::new(&Disguised::new(problem, what, SALT))));
+            }
+        });
+        self.with(&mut *inner)?;
+        drop(inner);
+        out.ok_or_else(|| InputError::new(Kind::Unsupported))
+    }
+}
+
+/// Every disguise of an instance is the same.
+const SALT: u64 = 1;
 
 /// What is told of a problem.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -4,7 +4,7 @@ use super::instance::{Identity, Instance};
 use super::machine::{self, Machine};
 use super::reference_value::{self, BestKnown, Reference};
 use super::suite::Suite;
-use super::{ExperimentError, file};
+use super::{ExperimentError, best_known};
 use crate::error::{InputError, Kind};
 use crate::read;
 use serde::{Deserialize, Serialize};
@@ -78,7 +78,7 @@ impl Manifest {
     /// Makes the instances of a suite and finds their references. References of `before`, where the instance is the same,
     /// are taken over: they were proven once.
     pub fn of(suite: &Suite, before: Option<&Manifest>) -> Result<(Self, Made), ExperimentError> {
-        let best_known = known(suite)?;
+        let table = known(suite)?;
         let (mut made, mut skipped) = (Made::new(), Vec::new());
         for spec in &suite.instances {
             let Some(instance) = spec.make(&suite.folder)? else {
@@ -86,11 +86,16 @@ impl Manifest {
                 continue;
             };
             let identity = instance.with(Identity::of)?;
-            let digest = format!("{:032x}", identity.digest);
+            let digest = match spec.disguise {
+                // The path that the prior likes may be the same in disguise.
+                Some(disguise) => xxh3_128(format!("{:032x} {disguise:?}", identity.digest).as_bytes()),
+                None => identity.digest,
+            };
+            let digest = format!("{digest:032x}");
             let old = before.and_then(|b| b.instances.iter().find(|i| i.digest == digest && i.id == spec.id));
             let reference = match old {
                 Some(old) if spec.reference.is_none() => old.reference.clone(),
-                _ => reference_value::find(spec, &instance, &digest, &best_known)?,
+                _ => reference_value::find(spec, &instance, &digest, &table)?,
             };
             let record = InstanceRecord {
                 id: spec.id.clone(),
@@ -181,11 +186,5 @@ pub struct Cell {
 }
 
 fn known(suite: &Suite) -> Result<BestKnown, ExperimentError> {
-    let Some(name) = &suite.best_known else { return Ok(BestKnown::new()) };
-    let path = suite.folder.join(name);
-    if !path.exists() {
-        return Ok(BestKnown::new());
-    }
-    let bytes = std::fs::read_to_string(&path).map_err(file(&path))?;
-    Ok(read::parse(&bytes, &path.display().to_string())?)
+    suite.best_known.as_ref().map_or(Ok(BestKnown::new()), |name| best_known::load(&suite.folder.join(name)))
 }

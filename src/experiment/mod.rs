@@ -5,8 +5,10 @@
 //! 2016, "COCO: performance assessment", arXiv 1605.03560). Optima, bounds and best known values are never mixed.
 
 pub mod analysis;
+pub mod best_known;
 pub mod coco;
 pub mod compare;
+pub mod disguise;
 mod html;
 pub mod instance;
 pub mod ioh;
@@ -23,6 +25,7 @@ pub mod stats;
 pub mod suite;
 mod svg;
 pub mod tables;
+pub mod tabular;
 
 use crate::error::InputError;
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@ use crate::search::budget::Budget;
 use crate::search::erased::Erased;
 use crate::search::exact::backend::Exact;
 use crate::search::problem::{Bound, Problem};
-use crate::search::problems::NAMED_JOB_SHOPS;
+use crate::search::problems::{NAMED_JOB_SHOPS, Salesman};
 use crate::search::run::{Request, solve};
 use crate::search::score::Score;
 use serde::{Deserialize, Serialize};
@@ -100,6 +100,10 @@ pub fn find(
     digest: &str,
     best_known: &BestKnown,
 ) -> Result<Option<Reference>, InputError> {
+    let instance = match instance {
+        Instance::Disguised(_, inner) => inner,
+        bare => bare,
+    };
     if let Some(written) = &spec.reference {
         return Ok(Some(written.clone()));
     }
@@ -108,6 +112,11 @@ pub fn find(
     {
         let source = "Fisher and Thompson 1963; Carlier and Pinson 1989".to_owned();
         return Ok(Some(Reference { value: *optimum, provenance: Provenance::Optimal, source }));
+    }
+    if let Source::Circle { cities, seed } = &spec.source {
+        let source = "points in convex position: their hull".to_owned();
+        let value = Salesman::on_circle(*cities, *seed).1;
+        return Ok(Some(Reference { value, provenance: Provenance::Optimal, source }));
     }
     if let Instance::Galvatron(space) = instance
         && let Some((_, optimum)) = space.answer().best.as_ref()

@@ -24,6 +24,8 @@ pub struct Anneal {
     pub hot: f64,
     /// Last temperature, as a share of the objective.
     pub cold: f64,
+    /// Rounds between two returns of every chain to the best, as a share of all rounds and 1 000 at most; zero: never.
+    pub reset: f64,
     /// Rounds between two replacements of the worst chain by the best, as a share of all rounds.
     pub exchange: f64,
 }
@@ -33,15 +35,18 @@ impl Default for Anneal {
         // Hot enough to accept one percent of the objective at first, cold enough to tell a hundredth of a percent at
         // last: the sizes of a resharding and of a rounding in a plan of tens of layers. Few chains: each gets a
         // share of the evaluations only.
-        Self { chains: 4, hot: 0.01, cold: 1e-4, exchange: 0.02 }
+        Self { chains: 4, hot: 0.01, cold: 1e-4, reset: 0.0, exchange: 0.02 }
     }
 }
 
 /// Evaluations over which the temperature falls where the budget does not limit them; then it starts again.
 const USUAL_BUDGET: u64 = 20_000;
+/// Most rounds between two returns to the best (FlexFlow).
+const MOST_RESET: u64 = 1_000;
 /// Attempts at a neighbour that has not been priced yet.
 const ATTEMPTS: usize = 4;
 
+#[derive(Clone)]
 struct Chain<S> {
     genome: Genome,
     solution: S,
@@ -58,12 +63,21 @@ impl Anneal {
             let mut all = self.begin(&mut decoder, seed, cycle, evaluator)?;
             let mut selector = Selector::new(Operator::neighbours(problem));
             let exchange = ((rounds as f64 * self.exchange) as u64).max(1);
+            let reset = ((rounds as f64 * self.reset) as u64).clamp(1, MOST_RESET);
+            let Some(mut best) = all.iter().min_by_key(|chain| chain.score).cloned() else { continue };
             for round in 1..=rounds {
                 visit += 1;
                 let temperature = self.hot * (self.cold / self.hot).powf(round as f64 / rounds as f64);
                 self.round(problem, &mut decoder, &mut selector, &mut all, (seed, visit), temperature, evaluator)?;
                 if round.is_multiple_of(exchange) {
                     replace_worst(&mut all);
+                }
+                if let Some(found) = all.iter().min_by_key(|chain| chain.score).filter(|found| found.score < best.score)
+                {
+                    best = found.clone();
+                }
+                if self.reset > 0.0 && round.is_multiple_of(reset) {
+                    all.fill(best.clone());
                 }
             }
         }

@@ -10,7 +10,7 @@ use super::evaluator::Evaluator;
 use super::manual::{Page, parameter};
 use super::problem::{Bound, Node, Problem};
 use super::stream::usable;
-use super::walk::{Decision, PriorSampler};
+use super::walk::{Decision, End, PriorSampler, Walk};
 use serde::{Deserialize, Serialize};
 
 /// Parameters of beam search.
@@ -35,6 +35,7 @@ pub const PAGE: Page = Page {
     source: "Lowerre 1976; Zhang 1998",
     when: "Tight bounds along the whole path. Few evaluations are made for much work, so not where only evaluations tell \
            good from bad. The seed changes nothing.",
+    presets: &[],
     parameters: &[
         parameter("width", "prefixes of the first pass", "this engine"),
         parameter(
@@ -64,6 +65,12 @@ struct Child {
 
 impl Beam {
     fn run<P: Problem>(&self, problem: &P, evaluator: &mut Evaluator<'_, P>) -> Result<Stop, Stop> {
+        // An answer before the first pass ends.
+        let (mut walk, mut priors) = (Walk::new(problem), PriorSampler::default());
+        if walk.complete(None, |decision| priors.best(&decision)) == End::Complete {
+            let first = evaluator.candidate(walk.solution(), Some(walk.path()));
+            evaluator.ask(vec![first])?;
+        }
         let mut width = self.width.max(1);
         loop {
             if !self.pass(problem, width, evaluator)? {

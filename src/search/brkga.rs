@@ -49,6 +49,7 @@ pub const PAGE: Page = Page {
     summary: "breeds vectors of random keys that a decoder turns into paths; an elite parent gives most keys",
     source: "Goncalves and Resende 2011",
     when: "As a baseline that needs no moves. Slower than genetic search on sequences of layers; keys know nothing of runs.",
+    presets: &[],
     parameters: &[
         parameter(
             "population",

@@ -61,6 +61,7 @@ pub const PAGE: Page = Page {
     summary: "samples from a table of probabilities that follows the best samples, every decision for itself",
     source: "Rubinstein 1999; de Boer et al. 2005",
     when: "A stand-in for policy gradients without a network: many evaluations, decisions that matter one by one.",
+    presets: &[],
     parameters: TEXTS,
 };
 
@@ -69,6 +70,7 @@ pub const CHAIN_PAGE: Page = Page {
     summary: "samples from probabilities given the decision before, which follow the best samples",
     source: "De Bonet, Isbell and Viola 1997 (MIMIC); de Boer et al. 2005",
     when: "As cross-entropy, where neighbours on the path depend on each other: resharding between layers.",
+    presets: &[],
     parameters: TEXTS,
 };
 
@@ -116,12 +118,15 @@ impl Table {
             evaluator.poll()?;
             let (mut candidates, mut paths) = (Vec::new(), Vec::new());
             for index in 0..samples {
+                evaluator.poll()?;
                 let mut stream = Stream::new(seed, 0, round, index as u64);
                 walk.back_to(0);
                 let mut trail: Vec<(usize, Allele)> = Vec::new();
                 let chained = self.chained;
                 let end = walk.complete(None, |decision| {
-                    trail.retain(|(depth, _)| *depth < decision.depth);
+                    while trail.last().is_some_and(|(depth, _)| *depth >= decision.depth) {
+                        trail.pop();
+                    }
                     let before = trail.last().filter(|_| chained).map_or(0, |(_, allele)| allele.wrapping_add(1));
                     let option = match model.get(&(decision.slot, before)) {
                         Some((known, left)) => {

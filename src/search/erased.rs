@@ -6,6 +6,7 @@
 use super::archive::Entry;
 use super::backend::Backend;
 use super::decompose::{Chain, ChainSolution, Decompose};
+use super::front::Compromise;
 use super::outcome::Outcome;
 use super::problem::{Allele, Bound, Fidelity, Key128, Moves, Node, Problem};
 use super::run::{self, Request};
@@ -73,6 +74,11 @@ where
     Ok(Outcome {
         best: outcome.best.and_then(own),
         archive: outcome.archive.into_iter().filter_map(own).collect(),
+        front: outcome
+            .front
+            .into_iter()
+            .filter_map(|Compromise { entry, measures }| Some(Compromise { entry: own(entry)?, measures }))
+            .collect(),
         bound: outcome.bound,
         stop: outcome.stop,
         trace: outcome.trace,
@@ -98,6 +104,8 @@ trait Whole: Sync {
     fn solution(&self, s: &Part) -> AnySolution;
     fn key(&self, x: &Part) -> Key128;
     fn niche(&self, x: &Part) -> u64;
+    fn measures(&self, x: &Part) -> Vec<f64>;
+    fn strain(&self, x: &Part) -> Vec<f32>;
     fn score(&self, x: &Part, fidelity: Fidelity) -> Score;
     fn space_log10(&self) -> Option<f64>;
     fn decomposes(&self) -> bool;
@@ -161,6 +169,12 @@ where
     }
     fn niche(&self, x: &Part) -> u64 {
         P::niche(self, known(x))
+    }
+    fn measures(&self, x: &Part) -> Vec<f64> {
+        P::measures(self, known(x))
+    }
+    fn strain(&self, x: &Part) -> Vec<f32> {
+        P::strain(self, known(x))
     }
     fn score(&self, x: &Part, fidelity: Fidelity) -> Score {
         P::score(self, known(x), fidelity)
@@ -250,6 +264,12 @@ impl Problem for Erased<'_> {
     }
     fn niche(&self, x: &AnySolution) -> u64 {
         self.0.niche(&*x.0)
+    }
+    fn measures(&self, x: &AnySolution) -> Vec<f64> {
+        self.0.measures(&*x.0)
+    }
+    fn strain(&self, x: &AnySolution) -> Vec<f32> {
+        self.0.strain(&*x.0)
     }
     fn score(&self, x: &AnySolution, fidelity: Fidelity) -> Score {
         self.0.score(&*x.0, fidelity)

@@ -8,6 +8,7 @@ use super::archive::{Archive, Entry};
 use super::budget::{Budget, Interrupt, Stop};
 use super::checkpoint::Checkpoint;
 use super::dispatch::{self, Evaluated};
+use super::front::{self, Compromise};
 use super::outcome::{Counters, Observer, Outcome, Progress, gap};
 use super::problem::{Bound, Fidelity, Key128, Problem};
 use super::score::Score;
@@ -80,6 +81,7 @@ pub struct Evaluator<'a, P: Problem> {
     known_evaluations: u64,
     archive: Archive<P::Solution>,
     exact: Archive<P::Solution>,
+    front: Vec<Compromise<P::Solution>>,
     bound: Option<f64>,
     infeasible: bool,
     stage: Stage,
@@ -109,6 +111,7 @@ impl<'a, P: Problem> Evaluator<'a, P> {
             problem,
             archive: Archive::new(setup.archive),
             exact: Archive::new(setup.archive),
+            front: Vec::new(),
             setup,
             ledger: Scores::default(),
             known: Scores::default(),
@@ -290,6 +293,12 @@ impl<'a, P: Problem> Evaluator<'a, P> {
         let Counters { evaluations, requests, .. } = self.counters;
         let clocks = self.clocks();
         self.trace.record(Improvement { evaluations, requests, score, key }, clocks);
+    }
+
+    /// Keeps a priced solution for the front of the answer, if nothing dominates it. `measures` begins with the objective.
+    pub fn compromise(&mut self, solution: &P::Solution, score: Score, key: Key128, path: &[u32], measures: &[f64]) {
+        let entry = Entry { solution: solution.clone(), score, key, path: Some(path.into()) };
+        front::offer(&mut self.front, Compromise { entry, measures: measures.to_vec() });
     }
 
     /// Counts an attempt that led to a solution already asked for and was therefore not asked again.
@@ -504,6 +513,7 @@ impl<'a, P: Problem> Evaluator<'a, P> {
         Outcome {
             best,
             archive: archive.entries().to_vec(),
+            front: self.front,
             bound: self.bound,
             stop,
             trace: Trace { truncated: !stop.is_reproducible(), ..self.trace },

@@ -34,6 +34,7 @@ pub const PAGE: Page = Page {
     source: "folklore",
     when: "As an oracle on spaces of at most some millions of paths. On larger ones it sees one corner only and may lose to \
            random search. The seed changes nothing.",
+    presets: &[],
     parameters: &[
         parameter("batch", "paths priced together", "a socket's cores"),
         parameter("bounded", "whether prefixes that a bound rules out are left out", "branch and bound"),

@@ -36,6 +36,7 @@ pub const PAGE: Page = Page {
     summary: "the prior's favourite path, then paths that depart from it once, twice, and so on",
     source: "Harvey and Ginsberg 1995; Korf 1996",
     when: "To see how much of an answer is the prior's, and with a handful of evaluations. The seed changes nothing.",
+    presets: &[],
     parameters: &[
         parameter("batch", "paths priced together", "a batch for sixteen threads"),
         parameter("steps", "prefixes looked at in all; then it ends", "seconds of one core"),

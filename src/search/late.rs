@@ -39,6 +39,7 @@ pub const PAGE: Page = Page {
     summary: "takes what is no worse than some steps ago; shakes the best when nothing improves (iterated local search)",
     source: "Burke and Bykov 2017; Lourenco, Martin and Stutzle 2003",
     when: "In place of annealing where the scale of the objective is unknown: it has no temperature.",
+    presets: &[],
     parameters: &[
         parameter("memory", "steps after which a score is forgotten; one is hill climbing", "Burke and Bykov 2017"),
         parameter("batch", "neighbours priced together", "few: each step waits for the batch"),

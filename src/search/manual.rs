@@ -16,6 +16,19 @@ pub const fn parameter(name: &'static str, meaning: &'static str, source: &'stat
     Parameter { name, meaning, source }
 }
 
+/// Parameters under a name of their own: `backend.preset` wherever a backend is named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Preset {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is.
+    pub meaning: &'static str,
+    /// Where it is from.
+    pub source: &'static str,
+    /// The parameters that differ from the defaults, a JSON object.
+    pub parameters: &'static str,
+}
+
 /// A backend in words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Page {
@@ -25,6 +38,8 @@ pub struct Page {
     pub source: &'static str,
     /// When to use it, and when not.
     pub when: &'static str,
+    /// Its presets.
+    pub presets: &'static [Preset],
     /// Its parameters.
     pub parameters: &'static [Parameter],
 }
@@ -34,6 +49,7 @@ pub const AUTO: Page = Page {
     summary: "exact where that proves the answer, otherwise a portfolio that starts from what exact found",
     source: "this engine",
     when: "The default. Use another one to learn how it does, or when the portfolio's first stages are known to be a waste.",
+    presets: &[],
     parameters: STAGES,
 };
 
@@ -42,6 +58,7 @@ pub const PORTFOLIO: Page = Page {
     summary: "tree search, then genetic search from its best, then annealing, over one evaluator",
     source: "this engine",
     when: "Where nothing is known of the problem and exact search does not apply: no stage is best at every budget.",
+    presets: &[],
     parameters: STAGES,
 };
 
@@ -57,6 +74,7 @@ pub const EXACT: Page = Page {
     source: "Lawler and Wood 1966; dynamic programming over non-dominated labels",
     when: "Wherever it ends in time: additive plans of any length, trees whose bounds are tight. On trees with loose bounds \
            it finds little before its time is up.",
+    presets: &[],
     parameters: &[
         parameter("target_gap", "stop when proven this close to the optimum", "zero: prove it"),
         parameter("max_labels", "labels of a window beyond which a run only is heuristic", "memory of a workstation"),
@@ -72,8 +90,32 @@ pub const MCTS: Page = Page {
     source: "Rosin 2011; Silver 2017; Liu 2020 (WU-UCT); Winands 2008 (solver)",
     when: "Few evaluations, each dear, and a prior that means something; small trees, which it proves. Not where an \
            evaluation takes a microsecond: annealing then does ten times as many.",
+    presets: &[
+        Preset {
+            name: "uct",
+            meaning: "UCB1 and roll-outs by chance: no prior anywhere",
+            source: "Kocsis and Szepesvari 2006",
+            parameters: r#"{"select": "uct", "guided": false, "mix": 0.0, "c": 0.7}"#,
+        },
+        Preset {
+            name: "single_player",
+            meaning: "UCB1 with a bonus for spread",
+            source: "Schadd et al. 2008 (SP-MCTS)",
+            parameters: r#"{"select": "uct", "mix": 0.0, "c": 0.1, "spread": 1.0}"#,
+        },
+        Preset {
+            name: "halving",
+            meaning: "sequential halving at the root: for a few hundred evaluations",
+            source: "Karnin 2013; Cazenave 2015 (SHOT)",
+            parameters: r#"{"halving": true}"#,
+        },
+    ],
     parameters: &[
         parameter("c", "weight of exploration", "0.5 and 0.2 led on chains of layers (drafts, 2026-11)"),
+        parameter("select", "how visits are shared: puct or uct", "PUCT leads where there is a prior (measured)"),
+        parameter("spread", "weight of the bonus for spread", "Schadd 2008; zero: none"),
+        parameter("halving", "whether the root's options are halved again and again", "Karnin 2013"),
+        parameter("guided", "whether roll-outs and the order of options follow the prior", "worth more than the rule"),
         parameter("mix", "share of the best in a node's value, the rest is the mean", "the mean: Kocsis 2006"),
         parameter("scale", "how costs are brought to [0, 1]: minmax or sigma", "Schmoecker 2025 for sigma"),
         parameter("first_play_reduction", "how much less an unvisited child is taken to be worth", "Silver 2017"),
@@ -93,6 +135,7 @@ pub const GENETIC: Page = Page {
     summary: "breeds complete paths on islands in a ring, with run operators and local search at the best",
     source: "Alba and Tomassini 2002; Deb 2000; Fialho 2010",
     when: "Thousands of cheap evaluations on coupled decisions, and where the problem has moves of its own.",
+    presets: &[],
     parameters: &[
         parameter("islands", "populations side by side", "4 to 8: Alba and Tomassini 2002"),
         parameter("population", "members of each; fewer where the budget is below ten generations", "this engine"),
@@ -115,10 +158,21 @@ pub const ANNEAL: Page = Page {
     summary: "several annealing chains side by side, with the same moves as genetic search",
     source: "Kirkpatrick, Gelatt and Vecchi 1983",
     when: "Evaluations of microseconds and a budget of tens of thousands. Not below a few hundred evaluations: it is still hot.",
+    presets: &[Preset {
+        name: "flexflow",
+        meaning: "one chain at one temperature that returns to the best: 20 ms of an iteration of one second",
+        source: "FlexFlow, mcmc_optimize of model.cc: alpha 0.05 per millisecond, back to the best every min(budget / 100, 1 000)",
+        parameters: r#"{"chains": 1, "hot": 0.02, "cold": 0.02, "reset": 0.01}"#,
+    }],
     parameters: &[
         parameter("chains", "chains side by side", "each gets a share of the evaluations only"),
         parameter("hot", "first temperature, as a share of the objective", "the size of a resharding in a plan"),
         parameter("cold", "last temperature, as a share of the objective", "the size of a rounding in a plan"),
+        parameter(
+            "reset",
+            "rounds between returns to the best, as a share of all (1 000 at most); zero: never",
+            "FlexFlow",
+        ),
         parameter("exchange", "rounds between two replacements of the worst chain, as a share of all", "this engine"),
     ],
 };
@@ -128,6 +182,7 @@ pub const RANDOM: Page = Page {
     summary: "uniform descents, none twice where that can be known: the floor",
     source: "folklore",
     when: "As the floor that every other backend must beat, and to enumerate small spaces.",
+    presets: &[],
     parameters: &[
         parameter("prior", "draw by the problem's prior instead of uniformly", "off: a floor that knows nothing"),
         parameter("batch", "solutions asked for at once; any number gives the same solutions", "a socket's cores"),

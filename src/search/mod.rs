@@ -1,5 +1,7 @@
 //! The search engine. It knows decision trees, scores and budgets, and nothing of training.
 
+pub mod a_star;
+pub mod alleviate;
 pub mod anneal;
 pub mod archive;
 pub mod auto;
@@ -16,6 +18,7 @@ pub mod erased;
 pub mod evaluator;
 pub mod exact;
 pub mod exhaustive;
+pub mod front;
 pub mod genetic;
 pub mod genome;
 pub mod greedy;
@@ -26,6 +29,8 @@ pub mod mcts;
 pub mod neighbourhood;
 pub mod nested;
 pub mod outcome;
+pub mod pareto;
+pub mod parzen;
 pub mod portfolio;
 pub mod problem;
 pub mod problems;

@@ -48,6 +48,7 @@ pub const PAGE: Page = Page {
     summary: "takes back a window of decisions and makes them again by the prior",
     source: "Shaw 1998; Ropke and Pisinger 2006",
     when: "A good prior and decisions that hang together in runs: layers of a stage, operations of a device.",
+    presets: &[],
     parameters: &[
         parameter("least", "decisions of the smallest window", "two: fewer are single moves"),
         parameter("most", "decisions of the largest window", "6 to 12 layers re-solved at once"),

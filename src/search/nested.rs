@@ -40,6 +40,8 @@ impl Default for Nested {
     }
 }
 
+/// Levels beyond which no budget reaches.
+const MOST_LEVELS: u32 = 12;
 /// Options beyond which a decision is left to chance.
 const MOST_OPTIONS: u32 = 4_096;
 
@@ -49,6 +51,7 @@ pub const PAGE: Page = Page {
     source: "Rosin 2011; Cazenave 2020, 2021",
     when: "Long sequences whose decisions mean the same wherever they stand, such as orders of passes, with tens of thousands \
            of evaluations. A playout costs a softmax per decision.",
+    presets: &[],
     parameters: &[
         parameter("level", "levels of nesting", "2 to 3 on schedules and chains (drafts, 2026-11)"),
         parameter("iterations", "recursive calls per level", "100 in Rosin 2011; fewer fit small budgets"),
@@ -221,7 +224,9 @@ impl<P: Problem> Backend<P> for Nested {
         loop {
             // What a policy never comes to is found by chance, so that small spaces are seen whole.
             let chance = search.playouts(None, evaluator);
-            if let Err(stop) = chance.and_then(|_| search.level(self.level, &Policy::default(), evaluator)) {
+            if let Err(stop) =
+                chance.and_then(|_| search.level(self.level.min(MOST_LEVELS), &Policy::default(), evaluator))
+            {
                 return stop;
             }
         }

@@ -2,6 +2,7 @@
 
 use super::archive::Entry;
 use super::budget::Stop;
+use super::front::Compromise;
 use super::trace::Trace;
 use serde::Serialize;
 
@@ -31,6 +32,9 @@ pub struct Outcome<S> {
     pub best: Option<Entry<S>>,
     /// The best distinct solutions, best first.
     pub archive: Vec<Entry<S>>,
+    /// What no solution found dominates, by objective and the problem's further measures, best objective first; empty unless the
+    /// backend looks for trade-offs.
+    pub front: Vec<Compromise<S>>,
     /// No solution has a smaller objective than this, if anything is proven.
     pub bound: Option<f64>,
     /// Why the search stopped.

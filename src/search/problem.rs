@@ -84,6 +84,16 @@ pub trait Problem: Sync {
     fn niche(&self, _x: &Self::Solution) -> u64 {
         0
     }
+    /// What else a feasible solution is measured by besides its objective, smaller is better; the same number of measures for all.
+    /// Only methods that look for trade-offs ask.
+    fn measures(&self, _x: &Self::Solution) -> Vec<f64> {
+        Vec::new()
+    }
+    /// How much each decision of the path to `x` weighs in its objective: the decisions of the slowest stage weigh most.
+    /// Empty where the problem does not tell; entries beyond the end count as zero.
+    fn strain(&self, _x: &Self::Solution) -> Vec<f32> {
+        Vec::new()
+    }
     /// The price. Only the evaluator calls it.
     fn score(&self, x: &Self::Solution, fidelity: Fidelity) -> Score;
     /// Number of distinct complete paths as a decimal logarithm, if known.

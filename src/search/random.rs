@@ -79,7 +79,8 @@ impl<'p, P: Problem> Sampler<'p, P> {
                         self.close(parent, via);
                         return match leaf {
                             Node::DeadEnd(violation) => Found::DeadEnd(violation),
-                            _ => Found::Path,
+                            Node::Choose { .. } => Found::DeadEnd(f64::INFINITY),
+                            Node::Complete => Found::Path,
                         };
                     }
                 }
@@ -163,7 +164,7 @@ impl Random {
         let mut visit = 0;
         loop {
             let mut batch: Vec<Candidate<P::Solution>> = Vec::with_capacity(self.batch);
-            while batch.len() < self.batch && !sampler.is_exhausted() {
+            while batch.len() < self.batch.max(1) && !sampler.is_exhausted() {
                 let mut stream = Stream::new(seed, 0, visit, 0);
                 visit += 1;
                 match sampler.descend(&mut stream) {

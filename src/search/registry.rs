@@ -2,6 +2,8 @@
 //!
 //! A new backend is one file with its parameters as a serde structure and its [`Page`], and one line in [`entries`].
 
+use super::a_star::{self, AStar};
+use super::alleviate::{self, Alleviate};
 use super::anneal::Anneal;
 use super::auto::Auto;
 use super::backend::Backend;
@@ -14,10 +16,12 @@ use super::exhaustive::{self, Exhaustive};
 use super::genetic::Genetic;
 use super::greedy::{self, Greedy};
 use super::late::{self, Late};
-use super::manual::{self, Page};
+use super::manual::{self, Page, Preset};
 use super::mcts::Mcts;
 use super::neighbourhood::{self, Neighbourhood};
 use super::nested::{self, Nested};
+use super::pareto::{self, Pareto};
+use super::parzen::{self, Parzen};
 use super::portfolio::{Portfolio, Stage};
 use super::problem::Problem;
 use super::random::Random;
@@ -31,7 +35,7 @@ use serde_json::{Map, Value};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Choice {
-    /// Name of the backend.
+    /// Name of the backend, or `backend.preset`.
     pub backend: String,
     /// Its parameters by name; absent ones keep their defaults.
     #[serde(default)]
@@ -144,9 +148,13 @@ pub fn entries<'p, P: Problem + 'p>() -> Vec<Entry<'p, P>> {
         of::<P, Late>("late", &late::PAGE),
         of::<P, Tabu>("tabu", &tabu::PAGE),
         of::<P, Neighbourhood>("neighbourhood", &neighbourhood::PAGE),
+        of::<P, Pareto>("pareto", &pareto::PAGE),
         of::<P, Brkga>("brkga", &brkga::PAGE),
         of::<P, CrossEntropy>("cross_entropy", &cross_entropy::PAGE),
         of::<P, Distribution>("distribution", &cross_entropy::CHAIN_PAGE),
+        of::<P, Parzen>("parzen", &parzen::PAGE),
+        of::<P, Alleviate>("alleviate", &alleviate::PAGE),
+        of::<P, AStar>("a_star", &a_star::PAGE),
         of::<P, Beam>("beam", &beam::PAGE),
         of::<P, Greedy>("greedy", &greedy::PAGE),
         of::<P, Exhaustive>("exhaustive", &exhaustive::PAGE),
@@ -157,18 +165,34 @@ pub fn entries<'p, P: Problem + 'p>() -> Vec<Entry<'p, P>> {
 /// The backend that `choice` names.
 pub fn build<'p, P: Problem + 'p>(choice: &Choice) -> Built<'p, P> {
     let entries = entries::<P>();
-    match entries.iter().find(|entry| entry.name == choice.backend) {
-        Some(entry) => (entry.build)(&choice.parameters),
-        None => {
-            let valid: Vec<String> = entries.iter().map(|entry| entry.name.to_string()).collect();
-            let near = |name: &&String| strsim::damerau_levenshtein(name, &choice.backend) <= 2;
-            let nearest = valid
-                .iter()
-                .filter(near)
-                .min_by_key(|name| strsim::damerau_levenshtein(name, &choice.backend))
-                .cloned();
-            Err(RegistryError::Unknown { found: choice.backend.clone(), nearest, valid })
-        }
+    let (name, preset) = match choice.backend.split_once('.') {
+        Some((name, preset)) => (name, Some(preset)),
+        None => (choice.backend.as_str(), None),
+    };
+    let entry = entries.iter().find(|entry| entry.name == name);
+    let found = match (entry, preset) {
+        (Some(entry), None) => Some((entry, Map::new())),
+        (Some(entry), Some(preset)) => entry.page.presets.iter().find(|p| p.name == preset).map(|p| (entry, p.map())),
+        (None, _) => None,
+    };
+    if let Some((entry, mut parameters)) = found {
+        parameters.extend(choice.parameters.clone());
+        return (entry.build)(&parameters);
+    }
+    let valid: Vec<String> = match entry {
+        Some(entry) => entry.page.presets.iter().map(|preset| format!("{name}.{}", preset.name)).collect(),
+        None => entries.iter().map(|entry| entry.name.to_string()).collect(),
+    };
+    let near = |name: &&String| strsim::damerau_levenshtein(name, &choice.backend) <= 2;
+    let nearest =
+        valid.iter().filter(near).min_by_key(|name| strsim::damerau_levenshtein(name, &choice.backend)).cloned();
+    Err(RegistryError::Unknown { found: choice.backend.clone(), nearest, valid })
+}
+
+impl Preset {
+    /// Its parameters.
+    fn map(&self) -> Map<String, Value> {
+        serde_json::from_str(self.parameters).unwrap_or_default()
     }
 }
 
@@ -263,6 +287,21 @@ mod tests {
             let page = entry.page;
             assert!([page.summary, page.source, page.when].iter().all(|text| !text.is_empty()), "{}", entry.name);
         }
+    }
+
+    #[test]
+    fn every_preset_can_be_made_and_differs_from_the_defaults() {
+        for entry in entries::<Knapsack>() {
+            let silent = (entry.build)(&Map::new()).unwrap();
+            for preset in entry.page.presets {
+                let named = choice(&format!(r#"(backend: "{}.{}")"#, entry.name, preset.name)).unwrap();
+                assert_ne!(named.identity(), silent.identity(), "{}.{}", entry.name, preset.name);
+            }
+        }
+        let mcts = choice(r#"(backend: "mcts.uct", parameters: {"c": 0.3})"#).unwrap();
+        assert!(mcts.identity().contains("c: 0.3") && mcts.identity().contains("Uct"));
+        let unknown = choice(r#"(backend: "mcts.utc")"#).err().unwrap().to_string();
+        assert!(unknown.contains("did you mean `mcts.uct`"), "{unknown}");
     }
 
     #[test]

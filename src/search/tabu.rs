@@ -37,6 +37,7 @@ pub const PAGE: Page = Page {
     summary: "takes the best of a sample of neighbours, better or worse, but none of the recent past",
     source: "Glover 1989; Taillard 1991",
     when: "Problems whose own moves are good and whose landscape is smooth. Weak where neighbours are mostly infeasible.",
+    presets: &[],
     parameters: &[
         parameter("sample", "neighbours looked at in a round", "a batch for sixteen threads"),
         parameter("tenure", "rounds for which a solution is tabu, at most", "this engine"),

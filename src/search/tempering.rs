@@ -38,6 +38,7 @@ pub const PAGE: Page = Page {
     source: "Swendsen and Wang 1986; Geyer 1991",
     when: "Coupled problems with many local optima, when the budget is not known beforehand: unlike annealing it has no \
            schedule to be cut short.",
+    presets: &[],
     parameters: &[
         parameter("chains", "chains side by side", "this engine"),
         parameter("hot", "highest temperature, as a share of the objective", "as annealing, with room above"),

@@ -465,6 +465,11 @@ impl Problem for LayerwiseSpace<'_> {
         }
     }
 
+    /// Peak memory in bytes.
+    fn measures(&self, x: &Choice) -> Vec<f64> {
+        vec![self.estimator.estimate(&self.plan_of(x)).map_or(f64::INFINITY, |e| e.peak_memory_bytes)]
+    }
+
     fn space_log10(&self) -> Option<f64> {
         Some(self.size_log10())
     }

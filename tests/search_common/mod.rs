@@ -7,7 +7,7 @@ use espalier::search::checkpoint::Checkpointing;
 use espalier::search::erased::Erased;
 use espalier::search::outcome::Outcome;
 use espalier::search::problem::{Allele, Bound, Fidelity, Key128, Moves, Node, Problem};
-use espalier::search::registry::entries;
+use espalier::search::registry::{Choice, build, entries};
 use espalier::search::score::Score;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,6 +16,14 @@ use std::time::{Duration, Instant};
 /// Every registered backend with its defaults, for problems behind one type: compiled once, whatever is searched.
 pub fn backends<'p>() -> Vec<Box<dyn Backend<Erased<'p>> + 'p>> {
     entries::<Erased<'p>>().into_iter().map(|entry| (entry.build)(&Default::default()).unwrap()).collect()
+}
+
+/// Every registered backend with its defaults, then every preset.
+pub fn with_presets<'p>() -> Vec<(String, Box<dyn Backend<Erased<'p>> + 'p>)> {
+    let named = |name: String| (name.clone(), build(&Choice::named(&name)).unwrap());
+    let all = entries::<Erased<'p>>();
+    let presets = all.iter().flat_map(|e| e.page.presets.iter().map(|preset| format!("{}.{}", e.name, preset.name)));
+    all.iter().map(|entry| entry.name.to_owned()).chain(presets).map(named).collect()
 }
 
 /// Score and key of the answer.
@@ -57,6 +65,22 @@ pub fn enumerate<P: Problem>(problem: &P) -> Score {
         }
     }
     below(problem, &mut problem.root())
+}
+
+/// Hands every complete path's solution to `see`.
+pub fn every_solution<P: Problem>(problem: &P, see: &mut dyn FnMut(&P::Solution)) {
+    fn below<P: Problem>(problem: &P, state: &mut P::State, see: &mut dyn FnMut(&P::Solution)) {
+        match problem.node(state) {
+            Node::Complete => see(&problem.solution(state)),
+            Node::DeadEnd(_) => {}
+            Node::Choose { options, .. } => (0..options).for_each(|option| {
+                problem.push(state, option);
+                below(problem, state, see);
+                problem.pop(state);
+            }),
+        }
+    }
+    below(problem, &mut problem.root(), see);
 }
 
 /// An empty directory of this test process.

@@ -101,7 +101,7 @@ impl<P: Problem> Branch<'_, P> {
             match node {
                 Node::Complete => {
                     self.leaves.push((self.walk.solution(), self.walk.path().to_vec()));
-                    if self.leaves.len() == LEAVES {
+                    if self.leaves.len() == LEAVES || evaluator.cutoff().is_none() {
                         self.flush(evaluator)?;
                     }
                 }

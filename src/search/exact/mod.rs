@@ -134,7 +134,7 @@ pub fn solve<D: Decompose + ?Sized>(
         }
         // Tasks that are done keep their bound; the others may still hold something better.
         let chosen: Vec<(f64, usize, Refined)> =
-            open.iter().filter(|o| o.2 != Refined::Done).take(settings.batch).copied().collect();
+            open.iter().filter(|o| o.2 != Refined::Done).take(settings.batch.max(1)).copied().collect();
         // Good solutions first: no long run while a cheaper step on another task is at hand.
         let cheapest = chosen.iter().map(|o| o.2).min();
         let chosen: Vec<(f64, usize, Refined)> = chosen.into_iter().filter(|o| Some(o.2) == cheapest).collect();

@@ -3,6 +3,9 @@
 //! Selection is PUCT (Rosin 2011, "Multi-armed bandits with episode context"; Silver 2017) over costs brought to [0, 1],
 //! with visits under way counted as visits (WU-UCT, Liu 2020). What is fully explored is closed (MCTS-Solver, Winands
 //! 2008), and so is what a bound says cannot beat the best. A tree that finds nothing new gives way to a fresh one.
+//! Instead of PUCT: UCT (Kocsis and Szepesvari 2006), with the bonus for spread of SP-MCTS (Schadd et al. 2008,
+//! "Single-player Monte-Carlo tree search", equation 2), and sequential halving at the root (Karnin et al. 2013; Cazenave
+//! 2015, "Sequential halving applied to trees").
 
 mod tree;
 mod value;
@@ -22,12 +25,30 @@ use tree::{Reached, Tree};
 /// Nodes of one tree, at about 200 bytes and its options each.
 const MAX_NODES: usize = 2_000_000;
 
+/// How visits are shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Select {
+    /// By the prior, less so the more often an option was visited (Rosin 2011, Silver 2017).
+    Puct,
+    /// Every option once, then by UCB1 (Kocsis and Szepesvari 2006, "Bandit based Monte-Carlo planning").
+    Uct,
+}
+
 /// Parameters of tree search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Mcts {
     /// Weight of exploration.
     pub c: f64,
+    /// How visits are shared.
+    pub select: Select,
+    /// Weight of a bonus for nodes whose visits were worth very different things.
+    pub spread: f64,
+    /// Whether the root's options are halved again and again, by what they were worth.
+    pub halving: bool,
+    /// Whether roll-outs and the order of options follow the prior.
+    pub guided: bool,
     /// Share of the best in a node's value, the rest is the mean; in every second tree the other way round.
     pub mix: f64,
     /// How costs are brought to [0, 1].
@@ -51,6 +72,10 @@ impl Default for Mcts {
             // and on schedules; batches up to 64 lose nothing. Backing up the best came closer than the mean on layer-wise
             // plans and as close on chains (experiments/search_quality).
             c: 0.5,
+            select: Select::Puct,
+            spread: 0.0,
+            halving: false,
+            guided: true,
             mix: 1.0,
             scale: ScaleKind::Minmax,
             first_play_reduction: 0.0,
@@ -79,7 +104,7 @@ impl Mcts {
             let mut search = Search {
                 config: &config,
                 problem,
-                tree: Tree::new(&config, mix(&[seed, number]), noise),
+                tree: Tree::new(&config, mix(&[seed, number]), noise, 2 * patience),
                 walk: Walk::new(problem),
                 priors: PriorSampler::default(),
                 seed,
@@ -163,8 +188,11 @@ impl<P: Problem> Search<'_, P> {
     fn roll_out(&mut self, cutoff: Option<f64>) -> End {
         let mut stream = Stream::new(self.seed, self.number, self.visits, 1);
         let cutoff = cutoff.filter(|_| self.config.bounded);
-        let priors = &mut self.priors;
-        self.walk.complete(cutoff, |decision| priors.draw(&decision, &mut stream))
+        let (priors, guided) = (&mut self.priors, self.config.guided);
+        self.walk.complete(cutoff, |decision| match guided {
+            true => priors.draw(&decision, &mut stream),
+            false => stream.below(u64::from(decision.options)) as u32,
+        })
     }
 }
 

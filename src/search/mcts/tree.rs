@@ -6,8 +6,8 @@
 use super::super::problem::{Node as Kind, Problem};
 use super::super::stream::{mix, usable};
 use super::super::walk::{Decision, PriorSampler, Walk};
-use super::Mcts;
 use super::value::{Scale, Value};
+use super::{Mcts, Select};
 
 /// The root's parent.
 const NOBODY: u32 = u32::MAX;
@@ -41,6 +41,9 @@ struct Node {
     listed: u32,
 }
 
+/// Added to the variance of a node that was visited once, less for every visit (Schadd 2008: D, there of scores).
+const SPREAD_OF_FEW: f64 = 0.1;
+
 /// What to follow from a node.
 enum Choice {
     Visited(usize),
@@ -67,11 +70,16 @@ pub(super) struct Tree {
     noise: f32,
     pending: u64,
     priors: PriorSampler,
+    /// Whether options are listed by the prior.
+    guided: bool,
+    /// Visits after which the root is to be down to one option, where it is halved.
+    horizon: u64,
 }
 
 impl Tree {
-    /// An empty tree. Different salts break ties differently; `noise` disturbs the priors.
-    pub fn new(config: &Mcts, salt: u64, noise: f32) -> Self {
+    /// An empty tree. Different salts break ties differently; `noise` disturbs the priors; `horizon` is how many visits
+    /// are to be expected.
+    pub fn new(config: &Mcts, salt: u64, noise: f32, horizon: u64) -> Self {
         let mut tree = Self {
             nodes: Vec::new(),
             scale: Scale::new(config.scale),
@@ -79,6 +87,8 @@ impl Tree {
             noise,
             pending: 0,
             priors: PriorSampler::default(),
+            guided: config.guided,
+            horizon: horizon.max(1),
         };
         tree.add(NOBODY, 0, f64::NEG_INFINITY);
         tree
@@ -144,7 +154,8 @@ impl Tree {
                             self.close(id);
                             let reached = match leaf {
                                 Kind::DeadEnd(violation) => Reached::DeadEnd(violation),
-                                _ => Reached::Complete,
+                                Kind::Choose { .. } => Reached::DeadEnd(f64::INFINITY),
+                                Kind::Complete => Reached::Complete,
                             };
                             return Some((self.begin(way), reached));
                         }
@@ -269,7 +280,7 @@ impl Tree {
         let decision = Decision { problem, state: walk.state(), depth: walk.path().len(), slot: 0, options };
         let weights = self.priors.weights(&decision);
         let total: f64 = weights.iter().map(|w| usable(*w)).sum();
-        let total = if total.is_finite() { total } else { 0.0 };
+        let total = if total.is_finite() && self.guided { total } else { 0.0 };
         let (salt, noise) = (self.salt, self.noise);
         let mut ranked: Vec<(f32, u64, u32)> = (0..options)
             .map(|option| {
@@ -322,16 +333,54 @@ impl Tree {
         let node = &self.nodes[id as usize];
         let first = node.value.normalised(&self.scale, config.mix).unwrap_or(0.5) - config.first_play_reduction;
         let visits = (node.visits + node.pending).max(1) as f64;
+        if config.halving && id == 0 && node.parent == NOBODY {
+            return Some(self.halved(first, config));
+        }
         let spread = config.c * visits.sqrt();
-        let new = node.waiting.last().map(|(_, prior)| (Choice::New, first + spread * f64::from(*prior)));
+        let new = node.waiting.last().map(|(_, prior)| match config.select {
+            Select::Puct => (Choice::New, first + spread * f64::from(*prior)),
+            Select::Uct => (Choice::New, f64::INFINITY),
+        });
         let visited = node.edges.iter().enumerate().map(|(number, edge)| {
             let child = &self.nodes[edge.child as usize];
             let value = child.value.normalised(&self.scale, config.mix).unwrap_or(first);
-            let visits = (child.visits + child.pending) as f64;
-            (Choice::Visited(number), value + spread * f64::from(edge.prior) / (1.0 + visits))
+            let tried = (child.visits + child.pending) as f64;
+            let explore = match config.select {
+                Select::Puct => spread * f64::from(edge.prior) / (1.0 + tried),
+                Select::Uct => config.c * (visits.ln() / tried.max(1.0)).sqrt(),
+            };
+            let bonus = match config.spread > 0.0 {
+                true => config.spread * (child.value.variance(&self.scale) + SPREAD_OF_FEW / tried.max(1.0)).sqrt(),
+                false => 0.0,
+            };
+            (Choice::Visited(number), value + explore + bonus)
         });
         // The first stands where no urgency is a number.
         let more_urgent = |best: (Choice, f64), next: (Choice, f64)| if next.1 > best.1 { next } else { best };
         new.into_iter().chain(visited).reduce(more_urgent).map(|(choice, _)| choice)
+    }
+
+    /// What to follow from the root when it is halved: all options at first, then the better half, and so on; of those the
+    /// one visited least.
+    fn halved(&self, first: f64, config: &Mcts) -> Choice {
+        let node = &self.nodes[0];
+        let all = (node.edges.len() + node.waiting.len()).max(1);
+        let rounds = (all as f64).log2().ceil().max(1.0);
+        let spent = (node.visits + node.pending) as f64 / self.horizon as f64;
+        let round = (spent * rounds).min(rounds).floor() as i32;
+        if round == 0 && !node.waiting.is_empty() {
+            return Choice::New;
+        }
+        let left = ((all as f64 / 2f64.powi(round)).ceil() as usize).max(1);
+        let value = |edge: &Edge| self.nodes[edge.child as usize].value.normalised(&self.scale, config.mix);
+        let mut ranked: Vec<(f64, usize)> =
+            node.edges.iter().enumerate().map(|(number, edge)| (value(edge).unwrap_or(first), number)).collect();
+        ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        let tried = |number: usize| {
+            let child = &self.nodes[node.edges[number].child as usize];
+            child.visits + child.pending
+        };
+        let least = ranked.iter().take(left).map(|(_, number)| *number).min_by_key(|number| (tried(*number), *number));
+        least.map_or(Choice::New, Choice::Visited)
     }
 }

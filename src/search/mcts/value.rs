@@ -38,6 +38,15 @@ impl Scale {
         self.squares += off * (objective - self.mean);
     }
 
+    /// A variance of objectives as one of values.
+    fn of_variance(&self, variance: f64) -> f64 {
+        let span = match self.kind {
+            ScaleKind::Minmax => self.high - self.low,
+            ScaleKind::Sigma => 4.0 * (self.squares / self.count.max(1) as f64).sqrt(),
+        };
+        if span > 0.0 { (variance / (span * span)).clamp(0.0, 1.0) } else { 0.0 }
+    }
+
     /// 1 for good objectives, 0 for bad ones, one half where all are equal.
     fn value(&self, objective: f64) -> f64 {
         match self.kind {
@@ -58,6 +67,9 @@ impl Scale {
 pub(super) struct Value {
     feasible: u64,
     sum: f64,
+    /// Mean and sum of squared differences from it (Welford 1962).
+    mean: f64,
+    squares: f64,
     best: Option<f64>,
     infeasible: u64,
     penalty: f64,
@@ -70,6 +82,9 @@ impl Value {
             Ok(objective) => {
                 self.feasible = self.feasible.saturating_add(1);
                 self.sum += objective;
+                let off = objective - self.mean;
+                self.mean += off / self.feasible as f64;
+                self.squares += off * (objective - self.mean);
                 self.best = Some(self.best.map_or(objective, |best| best.min(objective)));
             }
             Err(violation) => {
@@ -77,6 +92,11 @@ impl Value {
                 self.penalty += if violation.is_finite() { violation / (1.0 + violation) } else { 1.0 };
             }
         }
+    }
+
+    /// The variance of what feasible visits were worth.
+    pub fn variance(&self, scale: &Scale) -> f64 {
+        scale.of_variance(self.squares / self.feasible.max(1) as f64)
     }
 
     /// The mean over the visits mixed with the best of them: feasible ones count 0 to 1, infeasible ones 0 to -1 by their

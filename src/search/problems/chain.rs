@@ -309,6 +309,36 @@ impl Problem for LayerChain {
         key(self.identity, x.ends.iter().chain(&x.options).copied())
     }
 
+    /// The memory of the fullest segment.
+    fn measures(&self, x: &ChainPlan) -> Vec<f64> {
+        let starts = std::iter::once(0).chain(x.ends.iter().map(|end| *end as usize));
+        let of = |(start, end): (usize, &u32)| {
+            (start..*end as usize).map(|item| self.memory[item][x.options[item] as usize]).sum::<u32>()
+        };
+        vec![starts.zip(&x.ends).map(of).max().map_or(0.0, f64::from)]
+    }
+
+    /// The items of the slowest segment and the cuts beside it weigh most; a segment over its memory outweighs all.
+    fn strain(&self, x: &ChainPlan) -> Vec<f32> {
+        let mut loads = Vec::with_capacity(x.ends.len());
+        let mut start = 0;
+        for end in x.ends.iter().map(|e| *e as usize) {
+            let table =
+                |item: usize| (self.time[item][x.options[item] as usize], self.memory[item][x.options[item] as usize]);
+            let (time, memory) = (start..end).map(table).fold((0.0, 0), |sum, next| (sum.0 + next.0, sum.1 + next.1));
+            loads.push((memory.saturating_sub(self.cap), time));
+            start = end;
+        }
+        let worst = |a: &(u32, f64), b: &(u32, f64)| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1));
+        let Some(slowest) = loads.iter().enumerate().max_by(|a, b| worst(a.1, b.1)).map(|(s, _)| s) else {
+            return Vec::new();
+        };
+        let weight = |beside: bool| if beside { 1.0 } else { 0.1 };
+        let cuts = (0..x.ends.len() - 1).map(|cut| weight(cut == slowest || cut + 1 == slowest));
+        let segment = |item: usize| x.ends.partition_point(|end| *end as usize <= item);
+        cuts.chain((0..x.options.len()).map(|item| weight(segment(item) == slowest))).collect()
+    }
+
     fn score(&self, x: &ChainPlan, _: Fidelity) -> Score {
         let (mut start, mut sum, mut max, mut over) = (0, 0.0, 0.0f64, 0.0);
         for end in x.ends.iter().map(|e| *e as usize) {

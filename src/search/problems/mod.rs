@@ -3,11 +3,13 @@
 mod chain;
 mod job_shop;
 mod knapsack;
+mod measured;
 mod salesman;
 
 pub use chain::{ChainPlan, ChainShape, LayerChain};
 pub use job_shop::{JobShop, NAMED_JOB_SHOPS};
 pub use knapsack::Knapsack;
+pub use measured::Measured;
 pub use salesman::Salesman;
 
 use super::problem::Key128;

@@ -48,6 +48,18 @@ impl Salesman {
         Self::new(&(0..cities).map(|_| (stream.unit(), stream.unit())).collect::<Vec<_>>())
     }
 
+    /// `cities` cities at random places of a circle, in random order, and the length of the shortest trip: points in
+    /// convex position are visited in the order of their hull (Flood 1956: an optimal tour does not cross itself).
+    pub fn on_circle(cities: usize, seed: u64) -> (Self, f64) {
+        let mut stream = Stream::new(seed, 1, 1, 0);
+        let mut angles: Vec<f64> = (0..cities).map(|_| stream.unit() * std::f64::consts::TAU).collect();
+        let problem = Self::new(&angles.iter().map(|a| (a.cos(), a.sin())).collect::<Vec<_>>());
+        angles.sort_by(f64::total_cmp);
+        let next = angles.iter().cycle().skip(1);
+        let length = angles.iter().zip(next).map(|(a, b)| 2.0 * ((a - b) / 2.0).sin().abs()).sum();
+        (problem, length)
+    }
+
     /// Number of cities.
     pub fn cities(&self) -> usize {
         self.distances.len()
