@@ -224,6 +224,10 @@ impl Job {
                 return Err(JobError::Value { field, found: found.to_string(), expected: format!("1 to {most}") });
             }
         }
+        if self.gradients == Storage::Fp8 {
+            let expected = "fp32, bf16 or fp16".to_owned();
+            return Err(JobError::Value { field: "gradients", found: "fp8".to_owned(), expected });
+        }
         let numbers = [
             (
                 "memory_limit",

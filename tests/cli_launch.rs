@@ -263,3 +263,42 @@ fn launches_of_deepspeed_and_torchtitan_are_priced_for_a_model() {
     let refused = run(&["check", "--torchtitan", &uneven, "--world", "16", "--model", "llama3-8b", "--json"]);
     assert_eq!(refused.code, 2, "{}", refused.out);
 }
+
+#[test]
+fn flags_that_a_file_answers_itself_are_refused_and_nothing_is_ignored() {
+    let folder = folder("ignored_flags");
+    let plan = folder.join("plan.json");
+    let path = plan.to_str().unwrap();
+    let scheduled = ["--fix", "pp=2", "--schedule", "auto", "--schedule-evals", "24", "-o", path];
+    assert_eq!(run(&small("plan", &scheduled)).code, 0);
+    let time = |d: &Value, at: &str| d.pointer(at).and_then(Value::as_f64).unwrap_or_else(|| panic!("{at}: {d}"));
+    // A plan's own schedule is part of its price wherever it is compared.
+    let checked = run(&["check", path, "--json"]).json();
+    let diff = run(&["diff", path, path, "--json"]).json();
+    let priced = time(&checked, "/estimate/iteration_time_s");
+    assert_eq!(priced, time(&diff, "/first/estimate/iteration_time_s"));
+    for (command, field) in [
+        (&["check", path, "--world", "3"][..], "--world"),
+        (&["check", path, "--model", "llama3-8b"], "--model"),
+        (&["diff", path, path, "--cluster", "h100x8"], "--cluster"),
+        (&["why-not", path, "--cp", "2", "--world", "3"], "--world"),
+        (&["export", "--to", "megatron-layout", path, "--layers", "7"], "--layers"),
+    ] {
+        let ran = run(&[command, &["--json"]].concat());
+        assert_eq!((ran.code, ran.error()["field"].as_str()), (2, Some(field)), "{command:?} {}{}", ran.out, ran.err);
+    }
+    let unknown = run(&["check", "--torchtitan", "--foo 3", "--world", "8", "--json"]);
+    assert_eq!((unknown.code, unknown.error()["kind"].as_str()), (2, Some("unknown_name")), "{}", unknown.out);
+    let config = folder.join("ds.json");
+    for batch in ["-1", "0"] {
+        let text = format!(r#"{{"train_batch_size": 32, "gradient_accumulation_steps": {batch}}}"#);
+        std::fs::write(&config, text).unwrap();
+        let judged = run(&["check", "--deepspeed", config.to_str().unwrap(), "--world", "8", "--json"]);
+        assert!(judged.code == 5 && judged.out.contains("batch_sizes_positive"), "{}", judged.out);
+    }
+    let eight = run(&small("plan", &["--gradients", "fp8", "--json"]));
+    assert_eq!(eight.code, 2, "{}", eight.out);
+    let nowhere = folder.join("missing").join("ck");
+    let unsaved = run(&small("plan", &["--checkpoint", nowhere.to_str().unwrap(), "--json"]));
+    assert_eq!(unsaved.code, 2, "{}", unsaved.out);
+}

@@ -55,6 +55,12 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
         }
         return check_launch::run(&args.launch, output);
     }
+    if let Some(flag) = args.launch.said() {
+        let error = InputError::new(Kind::Inconsistent).at(flag);
+        return Err(error
+            .help("it is about a launch (--megatron, --deepspeed, --torchtitan); a plan file says it itself")
+            .into());
+    }
     let Some(path) = &args.file else {
         return Err(InputError::new(Kind::MissingField).at("PLAN").expected("a plan file").into());
     };

@@ -55,6 +55,19 @@ pub(super) struct LaunchArgs {
 }
 
 impl LaunchArgs {
+    /// A flag that says something of a launch.
+    pub(super) fn said(&self) -> Option<&'static str> {
+        let given = [
+            ("--world", self.world.is_some()),
+            ("--arch", self.arch.is_some()),
+            ("--env", !self.environment.is_empty()),
+            ("--seq", self.sequence.is_some()),
+            ("--model", self.model.is_some()),
+            ("--cluster", self.cluster.is_some()),
+        ];
+        given.into_iter().find_map(|(flag, given)| given.then_some(flag))
+    }
+
     /// Whether a launch is to be judged.
     pub(super) fn any(&self) -> bool {
         self.megatron.is_some() || self.deepspeed.is_some() || self.torchtitan.is_some()

@@ -4,7 +4,6 @@ use super::given::{GivenArgs, load};
 use super::output::Output;
 use super::{ANSWERED, Ended};
 use crate::report;
-use crate::space::check::check;
 use crate::space::why_not::terms;
 use serde_json::json;
 use std::path::PathBuf;
@@ -31,8 +30,8 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
         }
         other => other,
     };
-    let first = check(&a.inputs, &a.plan).map_err(|e| name(e, &args.first))?;
-    let second = check(&b.inputs, &b.plan).map_err(|e| name(e, &args.second))?;
+    let first = a.check().map_err(|e| name(e, &args.first))?;
+    let second = b.check().map_err(|e| name(e, &args.second))?;
     let rows = terms(&first.estimate, &second.estimate);
     let mut notes: Vec<String> = a.notes.into_iter().chain(b.notes).collect();
     let same =

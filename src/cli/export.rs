@@ -12,7 +12,7 @@ use crate::pipeline::dsl::Question;
 use crate::pipeline::export::{chrome, grid, megatron_layout, svg, torch_csv, zb_runtime};
 use crate::pipeline::generators::shipped;
 use crate::pipeline::simulate;
-use crate::plan::{Plan, Spine, file};
+use crate::plan::{PartKind, Plan, Spine, file};
 use crate::space::check::check_under;
 use crate::space::planner::PlanError;
 use crate::space::schedule::file::ScheduleFile;
@@ -144,16 +144,27 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
 /// A schedule in another form, and the device of each stage where the form does not say it.
 fn schedule(args: &Args, given: &str) -> Result<(String, Option<Vec<u32>>), Failure> {
     let (read, unit_us) = match file_kind(given) {
-        file::SCHEMA => (of_plan(args, given)?, 1e6),
-        _ => (ScheduleFile::parse(given, &args.file.display().to_string())?, UNIT_US),
+        file::SCHEMA => {
+            let (read, layers) = of_plan(args, given)?;
+            ((read, Some(layers)), 1e6)
+        }
+        _ => ((ScheduleFile::parse(given, &args.file.display().to_string())?, None), UNIT_US),
     };
+    let (read, layers) = read;
+    if let (Some(said), Some(has)) = (args.layers, layers)
+        && said != has
+    {
+        let error = InputError::new(Kind::Inconsistent).at("--layers").found(said);
+        return Err(error.expected(format!("{has}, the layers of the plan")).into());
+    }
+    let layers = args.layers.or(layers);
     let unit_us = args.unit_us.unwrap_or(unit_us);
     // What exceeds memory can still be drawn.
     let costs = crate::pipeline::Costs { limit: None, ..read.costs.clone() };
     let run = simulate(&read.schedule, &costs).map_err(|e| InputError::new(Kind::InvalidValue).help(e))?;
     // torch needs the map beside the CSV: its own guess is the loop.
     let map = (args.to == Target::TorchCsv).then(|| read.schedule.placement.device_of().to_vec());
-    Ok((text(args, &read, &costs, &run, unit_us)?, map))
+    Ok((text(args, &read, layers, &costs, (&run, unit_us))?, map))
 }
 
 /// What a file calls itself, as far as that decides how to read it.
@@ -163,8 +174,8 @@ fn file_kind(given: &str) -> &'static str {
     if is_plan { file::SCHEMA } else { crate::space::schedule::file::SCHEMA }
 }
 
-/// The schedule of a plan: its own, or that of the frameworks.
-fn of_plan(args: &Args, given: &str) -> Result<ScheduleFile, Failure> {
+/// The schedule of a plan: its own, or that of the frameworks; and how many layers the plan has.
+fn of_plan(args: &Args, given: &str) -> Result<(ScheduleFile, usize), Failure> {
     let name = args.file.display().to_string();
     let (file, inputs) = plan_file::parse(given, &args.file)?;
     let (schedule, penalty) = match &file.schedule {
@@ -179,7 +190,8 @@ fn of_plan(args: &Args, given: &str) -> Result<ScheduleFile, Failure> {
     let spine = Spine::new(&inputs.model, &inputs.job);
     let estimator = Estimator::new(&inputs.model, &spine, inputs.pool()?, &inputs.job, inputs.cost);
     let costs = estimator.schedule_costs(&file.plan, &schedule, penalty).map_err(PlanError::from)?;
-    Ok(ScheduleFile { schedule, question: None, costs })
+    let layers = (0..spine.parts.len()).filter(|part| spine.class_of(*part).kind == PartKind::Layer).count();
+    Ok((ScheduleFile { schedule, question: None, costs }, layers))
 }
 
 /// 1F1B, or interleaved 1F1B for several chunks per stage.
@@ -195,9 +207,9 @@ fn usual(plan: &Plan) -> Result<Schedule, InputError> {
 fn text(
     args: &Args,
     read: &ScheduleFile,
+    layers: Option<usize>,
     costs: &crate::pipeline::Costs,
-    run: &Run,
-    unit_us: f64,
+    (run, unit_us): (&Run, f64),
 ) -> Result<String, Failure> {
     let schedule = &read.schedule;
     let illegal = |why: String| Failure::Illegal(InputError::new(Kind::Unsupported).at("--to").help(why));
@@ -210,7 +222,7 @@ fn text(
             format!("{}\n", zb_runtime::nodes(schedule, run).map_err(|e| illegal(e.to_string()))?)
         }
         Target::MegatronLayout => {
-            let Some(layers) = args.layers else {
+            let Some(layers) = layers else {
                 let error = InputError::new(Kind::MissingField).at("--layers").expected("the layers of the model");
                 return Err(error.help("the layout string says which layers a stage has").into());
             };

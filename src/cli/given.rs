@@ -7,9 +7,12 @@ use crate::cluster::instances;
 use crate::cost::CostOptions;
 use crate::error::{InputError, Kind};
 use crate::import::megatron as import;
+use crate::pipeline::Schedule;
 use crate::plan::{Plan, Spine};
 use crate::question::Question;
-use crate::space::planner::Inputs;
+use crate::space::check::{Checked, check, check_under};
+use crate::space::planner::{Inputs, PlanError};
+use crate::space::schedule::joint::stored;
 use std::path::Path;
 
 /// A plan with its question.
@@ -17,7 +20,19 @@ pub(super) struct Given {
     pub question: Question,
     pub inputs: Inputs,
     pub plan: Plan,
+    /// The schedule of a plan file, and what split gradients cost.
+    pub schedule: Option<(Schedule, f64)>,
     pub notes: Vec<String>,
+}
+
+impl Given {
+    /// Its price, under its schedule if it has one.
+    pub fn check(&self) -> Result<Checked, PlanError> {
+        match &self.schedule {
+            Some((schedule, penalty)) => check_under(&self.inputs, &self.plan, schedule, *penalty),
+            None => check(&self.inputs, &self.plan),
+        }
+    }
 }
 
 /// Where a launch script runs and what it trains, where it does not say so itself.
@@ -40,8 +55,20 @@ pub(super) fn load(path: &Path, args: &GivenArgs) -> Result<Given, InputError> {
     let text = input::text(path)?;
     let name = path.display().to_string();
     if text.trim_start_matches('\u{feff}').trim_start().starts_with('{') {
+        for (flag, given) in [
+            ("--world", args.world.is_some()),
+            ("--model", args.model.is_some()),
+            ("--cluster", args.cluster.is_some()),
+        ] {
+            if given {
+                let error = InputError::new(Kind::Inconsistent).at(flag).in_file(&name);
+                return Err(error.help("a plan file says it itself; the flag is for launch scripts"));
+            }
+        }
         let (file, inputs) = plan_file::parse(&text, path)?;
-        return Ok(Given { question: file.question, inputs, plan: file.plan, notes: Vec::new() });
+        let schedule = file.schedule.as_ref().map(stored).transpose();
+        let schedule = schedule.map_err(|e| e.inside("schedule").in_file(&name))?;
+        return Ok(Given { question: file.question, inputs, plan: file.plan, schedule, notes: Vec::new() });
     }
     let given = script(&text, args).map_err(|e| e.in_file(&name))?;
     Ok(given)
@@ -65,7 +92,7 @@ fn script(text: &str, args: &GivenArgs) -> Result<Given, InputError> {
     }
     let imported = import::plan(&launch, &Spine::new(&inputs.model, &inputs.job))?;
     notes.extend(imported.notes);
-    Ok(Given { question, inputs, plan: imported.plan, notes })
+    Ok(Given { question, inputs, plan: imported.plan, schedule: None, notes })
 }
 
 /// As many of the machines called `name` as `world` devices need; `None` where that is no built-in name.

@@ -4,7 +4,7 @@ use super::output::Output;
 use super::progress::{Bar, interrupt};
 use super::question::QuestionArgs;
 use super::search::{SearchArgs, threads};
-use super::{ANSWERED, Ended, values};
+use super::{ANSWERED, Ended, INTERRUPTED, values};
 use crate::plan::file;
 use crate::question::Question;
 use crate::report;
@@ -50,5 +50,5 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
     let document = Document { schema: "espalier/min-gpus/1", question: &question, found: &found };
     let document = serde_json::to_value(document).map_err(|e| super::Failure::Internal(e.to_string()))?;
     output.answer(&document, |style| report::min_gpus(&found, &inputs, style))?;
-    Ok(ANSWERED)
+    Ok(if found.interrupted { INTERRUPTED } else { ANSWERED })
 }

@@ -211,6 +211,11 @@ impl Args {
     /// Under the costs that its file writes out, which flags cannot change.
     fn under_written_costs(&self, schedule: Schedule, costs: Costs) -> Result<Given, InputError> {
         for (flag, given) in [
+            ("--devices", self.devices.is_some()),
+            ("--micro-batches", self.micro_batches.is_some()),
+            ("--chunks", self.chunks.is_some()),
+            ("--placement", self.placement.is_some()),
+            ("--backward", self.backward.is_some()),
             ("--times", self.times.is_some()),
             ("--comm", self.comm.is_some()),
             ("--memory", self.memory.is_some()),
@@ -218,7 +223,7 @@ impl Args {
         ] {
             if given {
                 let error = InputError::new(Kind::Inconsistent).at(flag);
-                return Err(error.help("the schedule file says the costs of every stage"));
+                return Err(error.help("the schedule file says the order and the costs of every stage itself"));
             }
         }
         let objective = self.over(UNIT).objective;

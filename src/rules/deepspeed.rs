@@ -74,6 +74,9 @@ const KEYS: [&str; 64] = [
     "tensor_parallel_size",
 ];
 
+/// Keys that say how large a step is; the first two alone suffice.
+const BATCHES: [&str; 3] = ["train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"];
+
 /// Keys of `zero_optimization`.
 const ZERO_KEYS: [&str; 50] = [
     "stage",
@@ -306,8 +309,12 @@ rules! {
             .instead(format!("a world of {}", world.div_ceil(ways.max(1)) * ways))))
     };
     batch_sizes_given: "train_batch_size or train_micro_batch_size_per_gpu is given" => |c| {
-        let given = ["train_batch_size", "train_micro_batch_size_per_gpu"].iter().any(|k| c.fields.contains_key(*k));
+        let given = BATCHES[..2].iter().any(|k| c.fields.contains_key(*k));
         Ok((!given).then(|| Fault::new("neither is").instead("train_micro_batch_size_per_gpu 1")))
+    };
+    batch_sizes_positive: "batch sizes and accumulation are numbers above zero" => |c| {
+        let bad = BATCHES.into_iter().find(|k| c.real(k).is_some_and(|n| !(n >= 1.0)));
+        Ok(bad.map(|k| Fault::new(format!("{k} {}", c.real(k).unwrap_or(0.0))).instead(format!("{k} 1"))))
     };
     batch_is_micro_times_steps_times_dp: "train_batch_size = micro-batch * gradient_accumulation_steps * data-parallel ranks" => batch;
     fp16_excludes_bf16: "fp16 or bf16" => |c| fault_if(

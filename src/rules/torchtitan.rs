@@ -61,6 +61,9 @@ const SECTIONS: [&str; 23] = [
     "hf_assets",
 ];
 
+/// Flags without a section: which function makes the configuration, and of which model.
+const WHOLE: [&str; 4] = ["module", "config", "model", "help"];
+
 /// Schedules with one stage per rank.
 const SINGLE: [&str; 2] = ["1F1B", "GPipe"];
 /// Schedules with several, or of a file.
@@ -93,6 +96,9 @@ impl Launch {
             let (name, attached) = flag.split_once('=').map_or((flag, None), |(n, v)| (n, Some(v.to_owned())));
             let name = name.replace('-', "_");
             let Some((section, field)) = name.split_once('.') else {
+                if !WHOLE.contains(&name.as_str()) {
+                    return Err(InputError::unknown_name(&name, "a flag without a section", WHOLE).at(word));
+                }
                 // `--module m --config f` and the like choose the function that makes the configuration.
                 if words.get(at).is_some_and(|w| !w.as_ref().starts_with("--")) && attached.is_none() {
                     at += 1;

@@ -32,6 +32,9 @@ pub enum CheckpointRefused {
     /// Something else would be lost.
     #[error("it is there and no checkpoint; a search would overwrite it")]
     Foreign,
+    /// It would be found out after the search.
+    #[error("no file can be made there: {0}")]
+    NoPlace(String),
     /// A checkpoint would be lost.
     #[error("a checkpoint is there: go on from it (resume), or name another file")]
     Present,
@@ -43,7 +46,7 @@ impl Checkpointing {
     /// # Errors
     /// [`CheckpointRefused`]
     pub fn check(&self) -> Result<(), CheckpointRefused> {
-        let Ok(metadata) = std::fs::metadata(&self.path) else { return Ok(()) };
+        let Ok(metadata) = std::fs::metadata(&self.path) else { return self.can_be_made() };
         if !metadata.is_file() {
             return Err(CheckpointRefused::NoFile);
         }
@@ -52,6 +55,18 @@ impl Checkpointing {
             (true, _) => Err(CheckpointRefused::Foreign),
             (false, false) if metadata.len() > 0 => Err(CheckpointRefused::Present),
             (false, _) => Ok(()),
+        }
+    }
+}
+
+impl Checkpointing {
+    /// Whether its folder takes a file: found out before the search, not after it.
+    fn can_be_made(&self) -> Result<(), CheckpointRefused> {
+        let refused = |e: std::io::Error| Err(CheckpointRefused::NoPlace(e.to_string()));
+        match std::fs::OpenOptions::new().write(true).create_new(true).open(&self.path) {
+            Ok(_) => std::fs::remove_file(&self.path).or_else(refused),
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+            Err(e) => refused(e),
         }
     }
 }

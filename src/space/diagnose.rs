@@ -10,7 +10,7 @@ use crate::error::{InputError, Kind};
 use crate::estimate::Estimate;
 use crate::job::{Job, Storage};
 use crate::plan::PartClass;
-use crate::question::SearchOptions;
+use crate::question::{ScheduleChoice, SearchOptions};
 use crate::units::Bytes;
 use rayon::prelude::*;
 use std::collections::BTreeSet;
@@ -152,7 +152,9 @@ fn verify(change: &str, inputs: &Inputs) -> Option<Fix> {
     if hopeless {
         return None;
     }
-    let search = SearchOptions { target_gap: Some(QUICK_GAP), top: 1, ..inputs.search.clone() };
+    // Whether a schedule of its own makes more fit is not asked for every change.
+    let usual = inputs.search.schedule.filter(|schedule| *schedule != ScheduleChoice::Auto);
+    let search = SearchOptions { target_gap: Some(QUICK_GAP), top: 1, schedule: usual, ..inputs.search.clone() };
     let watch = Watch { quick: true, ..Watch::default() };
     plan(&Inputs { search, ..inputs.clone() }, watch).ok().map(|answer| fix(&answer.estimate)).or(first)
 }

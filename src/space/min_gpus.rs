@@ -69,6 +69,8 @@ pub struct MinGpus {
     pub usable_bytes: f64,
     /// Whether every smaller number was looked at.
     pub exact: bool,
+    /// Whether it was stopped before every number was planned.
+    pub interrupted: bool,
     /// Remarks.
     pub notes: Vec<String>,
 }
@@ -104,7 +106,22 @@ pub fn min_gpus(inputs: &Inputs, most: u64, observed: Observed<'_>) -> Result<Mi
     if smallest.devices > pool.devices {
         notes.push(format!("the cluster given has {} devices: fewer than the smallest number", pool.devices));
     }
-    Ok(MinGpus { smallest, sensible, counts, too_few, states_need_devices: least, usable_bytes: usable, exact, notes })
+    let interrupted = interrupt.is_raised();
+    if interrupted {
+        notes.push("interrupted: larger numbers were not planned, or not to their end".to_owned());
+    }
+    let states_need_devices = least;
+    Ok(MinGpus {
+        smallest,
+        sensible,
+        counts,
+        too_few,
+        states_need_devices,
+        usable_bytes: usable,
+        exact,
+        interrupted,
+        notes,
+    })
 }
 
 /// How many times as many devices as allowed are looked at for a proposal.
