@@ -214,3 +214,52 @@ fn completions_name_every_command() {
         }
     }
 }
+
+#[test]
+fn launches_of_deepspeed_and_torchtitan_are_priced_for_a_model() {
+    let folder = folder("launch_prices");
+    let path = folder.join("ds_config.json");
+    let config = |extra: &str| {
+        format!(
+            r#"{{"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4, "bf16": {{"enabled": true}},
+                "activation_checkpointing": {{}}, "zero_optimization": {{"stage": 3{extra}}}}}"#
+        )
+    };
+    std::fs::write(&path, config("")).unwrap();
+    let deepspeed = ["check", "--deepspeed", path.to_str().unwrap(), "--world", "16", "--json"];
+    // Rules alone say that the model is missing; with it, that the sequence is.
+    let bare = run(&deepspeed).json();
+    assert!(bare["not_priced"].as_str().unwrap().contains("--model"), "{bare}");
+    let unsaid = run(&[&deepspeed[..], &["--model", "llama3-8b"]].concat());
+    assert_eq!((unsaid.code, unsaid.error()["field"].as_str()), (2, Some("--seq")), "{}", unsaid.err);
+    let asked = [&deepspeed[..], &["--model", "llama3-8b", "--seq", "4096", "--cluster", "h100x8:2"]].concat();
+    let priced = run(&asked);
+    assert_eq!(priced.code, 0, "{}", priced.err);
+    let priced = priced.json();
+    assert_eq!(priced["question"]["job"]["global_batch"], 64);
+    assert_eq!(priced["fits"], true);
+    let first = &priced["plan"]["chunks"][0];
+    assert!(first.to_string().contains("\"zero\":3") && first.to_string().contains("full"), "{first}");
+    // Offloaded states leave the devices and are counted on the host.
+    std::fs::write(&path, config(r#", "offload_optimizer": {"device": "cpu"}"#)).unwrap();
+    let offloaded = run(&asked).json();
+    let peak = |d: &Value| d["estimate"]["peak_memory_bytes"].as_f64().unwrap();
+    assert!(peak(&offloaded) < peak(&priced) && offloaded["host_memory"]["states_bytes"].as_f64().unwrap() > 0.0);
+    // A mistyped key is named, and nothing is priced.
+    std::fs::write(&path, config("").replace("bf16", "bf_16")).unwrap();
+    assert_eq!(run(&asked).code, 5);
+
+    let p = "--parallelism";
+    let flags = format!(
+        "{p}.tensor_parallel_degree 4 {p}.pipeline_parallel_degree 2 {p}.pipeline_parallel_schedule 1F1B \
+         --training.local_batch_size 8 --training.seq_len 4096 --activation_checkpoint.mode none"
+    );
+    let torchtitan = ["check", "--torchtitan", &flags, "--world", "16", "--model", "llama3-8b", "--json"];
+    let priced = run(&torchtitan).json();
+    assert_eq!(priced["question"]["job"]["global_batch"], 16, "{priced}");
+    assert_eq!((&priced["plan"]["pipeline"], &priced["plan"]["micro_batches"]), (&json!(2), &json!(8)));
+    assert!(priced["plan"]["chunks"][0].to_string().contains("\"tp\":4"));
+    let uneven = flags.replace("seq_len 4096", "seq_len 4096 --training.global_batch_size 17");
+    let refused = run(&["check", "--torchtitan", &uneven, "--world", "16", "--model", "llama3-8b", "--json"]);
+    assert_eq!(refused.code, 2, "{}", refused.out);
+}

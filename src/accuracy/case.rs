@@ -139,7 +139,7 @@ impl Case {
     }
 
     /// No run is faster than its model's arithmetic, causal attention counted half, at the peak of all devices.
-    fn least_time(&self) -> f64 {
+    pub fn least_time(&self) -> f64 {
         let lengths = Spine::lengths(&self.model, &self.job);
         let flops = self.model.flops_per_token(&lengths, Masked::Skipped, self.job.mtp).0 * self.job.tokens_per_step();
         let peak = self.pool.device.peak_in(self.job.precision).unwrap_or(self.pool.device.peak.half);

@@ -141,11 +141,11 @@ fn unmodelled(flags: &str) -> Result<(), LeftOut> {
 const PLAIN_ON_BLACKWELL: f64 = 0.86;
 
 /// Seconds in which the host issues a layer's forward pass, read off the floor below which smaller layers run no faster:
-/// 4.4 ms a layer and micro-batch forward and backward (Nanotron, tensor ways 2 to 8, micro-batch 1), 3.3 ms with
+/// 3.3 ms a layer and micro-batch forward and backward (Nanotron, tensor ways 2 to 8, micro-batch 1), 3.3 ms with
 /// recomputation (vTrain's Megatron-DeepSpeed, width 1,024). Others are taken as Megatron's.
 fn host(framework: &str) -> f64 {
     match framework {
-        "nanotron" => 1.45e-3,
+        "nanotron" => 1.1e-3,
         _ => 0.8e-3,
     }
 }
@@ -159,7 +159,7 @@ fn spread(framework: &str) -> ([f64; 2], [f64; 2]) {
         "megatron-bridge" => ([0.932, 1.602], [0.828, 0.995]),
         "megatron-deepspeed" => ([0.887, 1.142], [1.000, 1.185]),
         "megatron-lm" => ([1.001, 1.098], [0.983, 1.025]),
-        "nanotron" => ([0.775, 4.802], [0.905, 1.372]),
+        "nanotron" => ([0.745, 4.5], [0.898, 1.290]),
         _ => (usual.time_spread, usual.memory_spread),
     }
 }
@@ -169,6 +169,9 @@ fn spread(framework: &str) -> ([f64; 2], [f64; 2]) {
 const LOSS: f64 = 6.0;
 /// The same with Megatron's own fused loss, which writes fp32 copies in between (SkyRL issue 1841 measured 9.8).
 const NATIVE_FUSED_LOSS: f64 = 9.8;
+/// The same where the cast to fp32 is a block of its own, and the loss shifts it into another tensor: 2 + 4 + 4
+/// (huggingface/nanotron@00708b8 `parallel/tensor_parallel/functional.py`, `_ShardedCrossEntropy`).
+const CAST_LOSS: f64 = 10.0;
 /// The same with Transformer Engine's, in place: 2 of logits and 2 of their gradients.
 const FUSED_LOSS: f64 = 4.0;
 /// Bytes per parameter of one layer, and of the head, that buffers of weight gradients take: 2 and a little for the
@@ -202,7 +205,8 @@ fn software(framework: &str, row: &Row, flags: &str, half: bool) -> Software {
     Software {
         loss_bytes: match framework {
             _ if flags.contains("ce fusion on") => FUSED_LOSS,
-            "megatron-lm" | "nemo" | "megatron-bridge" | "megatron-deepspeed" | "nanotron" => LOSS,
+            "megatron-lm" | "nemo" | "megatron-bridge" | "megatron-deepspeed" => LOSS,
+            "nanotron" => CAST_LOSS,
             _ => Software::default().loss_bytes,
         },
         gradient_buffers: if transformer_engine { GRADIENT_BUFFERS.0 } else { 0.0 },
@@ -212,7 +216,7 @@ fn software(framework: &str, row: &Row, flags: &str, half: bool) -> Software {
         // The classic recipes of GPT-3 train with dropout of 0.1.
         dropout: !fused,
         score_dropout: !fused,
-        activations: if framework == "nanotron" { 1.6 } else { 1.0 },
+        activations: if framework == "nanotron" { 1.365 } else { 1.0 },
         attention: match framework {
             // FlashAttention 1 and early 2: a 0.6 of what came later on the same device, and on Hopper without its own
             // instructions two thirds of that (llm-foundry's rows from 16,384 tokens on; 2026-11).
@@ -223,7 +227,7 @@ fn software(framework: &str, row: &Row, flags: &str, half: bool) -> Software {
         },
         elementwise: match framework {
             "llm-foundry" => 2.5,
-            "nanotron" => 1.5,
+            "nanotron" => 2.6,
             "nemo" | "megatron-bridge" => 1.2,
             "megatron-lm" if later => 1.0 / PLAIN_ON_BLACKWELL,
             _ => 1.0,
@@ -233,6 +237,7 @@ fn software(framework: &str, row: &Row, flags: &str, half: bool) -> Software {
             // Sustained in BLOOM's and vTrain's runs alike.
             "megatron-deepspeed" => 0.94,
             "llm-foundry" => 0.96,
+            "nanotron" => 0.82,
             _ => 1.0,
         },
         backward_overlap: !apart,
@@ -241,10 +246,10 @@ fn software(framework: &str, row: &Row, flags: &str, half: bool) -> Software {
         allocator: if framework == "nanotron" { 1.10 } else { Software::default().allocator },
         time_spread: spread(framework).0,
         memory_spread: spread(framework).1,
-        host_tensor_s: if framework == "nanotron" { 1.1e-3 } else { 0.0 },
+        host_tensor_s: if framework == "nanotron" { 1.05e-3 } else { 0.0 },
         workspace: match framework {
             // What its figures hold beyond states and activations.
-            "nanotron" => 0.6e9,
+            "nanotron" => 0.3e9,
             // Buckets of 5e8 elements for reducing and for gathering.
             "megatron-deepspeed" => 2e9,
             _ => 0.0,
@@ -347,8 +352,14 @@ fn cut(framework: &str, row: &Row, flags: &str) -> Result<Option<Cut>, LeftOut> 
         let layout = layout.split([',', ';', ' ']).next().unwrap_or_default();
         return super::megatron::layers_of_layout(layout).map(|list| Some(Cut::Listed(list)));
     }
+    let width = |column: &'static str| row.count(column).ok_or(LeftOut::Unknown(column));
     Ok(match framework {
-        "nanotron" | "megatron-deepspeed" => Some(Cut::Balanced),
+        "nanotron" => {
+            let (h, ffn, vocab) = (width("hidden")?, width("ffn")?, width("vocab")?);
+            let heads = width("heads")?;
+            Some(Cut::ByWork { layer: h * (4 * heads * (h / heads) + 3 * ffn), head: vocab * h })
+        }
+        "megatron-deepspeed" => Some(Cut::Balanced),
         "nemo" | "megatron-bridge" => Some(Cut::EvenWithEnds),
         _ => None,
     })

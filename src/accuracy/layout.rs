@@ -14,6 +14,15 @@ pub enum Cut {
     Balanced,
     /// Layers of each chunk.
     Listed(Vec<u64>),
+    /// Blocks in order of the forward pass: the next stage begins behind the block with which the work so far exceeds the
+    /// stages' even share, so that earlier stages hold more; norm, cast and loss are blocks without work
+    /// (huggingface/nanotron@01de8d9 `models/base.py`, `build_model`).
+    ByWork {
+        /// Work of a layer: its weights.
+        layer: u64,
+        /// Work of the head.
+        head: u64,
+    },
 }
 
 /// Degrees of parallelism of a run.
@@ -35,6 +44,28 @@ pub struct Degrees {
     pub cut: Cut,
 }
 
+/// Layers of each stage and the stage of the head, by work; without an answer where a stage would have no block at all.
+fn by_work(layers: u64, stages: u64, layer: u64, head: u64) -> Option<(Vec<u64>, usize)> {
+    let whole = u128::from(layers) * u128::from(layer) + u128::from(head);
+    let mut counts = vec![0u64; usize::try_from(stages).ok()?];
+    let (mut stage, mut done, mut head_on) = (0usize, 0u128, 0usize);
+    let blocks = std::iter::once(0).chain((0..layers).map(|_| layer)).chain([0, head, 0, 0]);
+    let end = layers as usize + 4;
+    for (i, work) in blocks.enumerate() {
+        done += u128::from(work);
+        let on = counts.get_mut(stage)?;
+        match i {
+            _ if (1..=layers as usize).contains(&i) => *on += 1,
+            _ if i == layers as usize + 2 => head_on = stage,
+            _ => {}
+        }
+        if i < end && done * u128::from(stages) > whole * (stage as u128 + 1) {
+            stage += 1;
+        }
+    }
+    (stage as u64 + 1 == stages).then_some((counts, head_on))
+}
+
 /// Layers of each of `chunks` chunks.
 fn deal(layers: u64, chunks: u64, cut: &Cut) -> Result<Vec<u64>, LeftOut> {
     let even = |n: u64| (n.is_multiple_of(chunks)).then(|| vec![n / chunks; chunks as usize]);
@@ -50,6 +81,7 @@ fn deal(layers: u64, chunks: u64, cut: &Cut) -> Result<Vec<u64>, LeftOut> {
         Cut::EvenWithEnds => even(layers).or_else(with_ends).ok_or(LeftOut::Cut)?,
         Cut::Balanced => (0..chunks).map(|c| layers / chunks + u64::from(c < layers % chunks)).collect(),
         Cut::Listed(counts) => counts.clone(),
+        Cut::ByWork { layer, head } => by_work(layers, chunks, *layer, *head).ok_or(LeftOut::EmptyStage)?.0,
     };
     if counts.len() as u64 != chunks || counts.iter().sum::<u64>() != layers {
         return Err(LeftOut::Inconsistent);
@@ -66,6 +98,11 @@ pub fn plan(degrees: &Degrees, spine: &Spine) -> Result<Plan, LeftOut> {
     let layers = (0..spine.parts.len()).filter(|p| kind(*p) == PartKind::Layer).count() as u64;
     let chunks = u64::from(degrees.pipeline) * u64::from(degrees.chunks);
     let counts = deal(layers, chunks, &degrees.cut)?;
+    // The head stands on the last chunk, unless cast and loss have that for themselves.
+    let head_on = match degrees.cut {
+        Cut::ByWork { layer, head } => by_work(layers, chunks, layer, head).map_or(counts.len() - 1, |cut| cut.1),
+        _ => counts.len() - 1,
+    };
     let plain = LayerStrategy { recompute: Recompute::None, ..degrees.strategy };
     let mut next = 0usize;
     let mut made = Vec::with_capacity(counts.len());
@@ -73,7 +110,7 @@ pub fn plan(degrees: &Degrees, spine: &Spine) -> Result<Plan, LeftOut> {
         let first = next;
         let mut strategies = Vec::new();
         let mut taken = 0;
-        let last = c + 1 == counts.len();
+        let last = c == head_on;
         while next < spine.parts.len() && (last || taken < *count || kind(next) != PartKind::Layer) {
             let is_layer = kind(next) == PartKind::Layer;
             // What stands behind the last layer belongs to the last chunk.
@@ -85,7 +122,7 @@ pub fn plan(degrees: &Degrees, spine: &Spine) -> Result<Plan, LeftOut> {
             taken += u64::from(is_layer);
             next += 1;
         }
-        if strategies.is_empty() {
+        if strategies.is_empty() && !matches!(degrees.cut, Cut::ByWork { .. }) {
             return Err(LeftOut::Cut);
         }
         made.push(Plan::encode(first as u32, &strategies));
@@ -112,6 +149,17 @@ mod tests {
         assert_eq!(deal(126, 16, &Cut::Even), Err(LeftOut::Cut));
         assert_eq!(deal(10, 4, &Cut::Balanced), Ok(vec![3, 3, 2, 2]));
         assert_eq!(deal(10, 2, &Cut::Listed(vec![3, 3])), Err(LeftOut::Inconsistent));
+    }
+
+    #[test]
+    fn blocks_fill_stages_by_work() {
+        // 16 layers of width 2,048 and 131,072 entries: the head is as much work as four layers.
+        assert_eq!(by_work(16, 4, 1, 4), Some((vec![6, 5, 5, 0], 3)));
+        assert_eq!(by_work(16, 8, 1, 4), Some((vec![3, 3, 2, 3, 2, 3, 0, 0], 6)));
+        assert_eq!(by_work(16, 1, 1, 4), Some((vec![16], 0)));
+        // Sixteen stages leave the last without a block.
+        assert_eq!(deal(16, 16, &Cut::ByWork { layer: 1, head: 4 }), Err(LeftOut::EmptyStage));
+        assert_eq!(deal(80, 4, &Cut::ByWork { layer: 28, head: 8 }), Ok(vec![21, 20, 20, 19]));
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub enum LeftOut {
     Software(&'static str),
     /// The layers do not divide by the stages and the cut is not stated.
     Cut,
+    /// More stages than the framework can fill: it refuses to run.
+    EmptyStage,
     /// The degrees do not multiply to the devices, or do not divide the batch.
     Inconsistent,
     /// A measurement beyond the device's physics: more arithmetic per second than its peak.
@@ -43,6 +45,7 @@ impl fmt::Display for LeftOut {
             Self::Architecture => f.write_str("layers of a kind that is not modelled"),
             Self::Software(what) => write!(f, "{what} is not modelled"),
             Self::Cut => f.write_str("uneven pipeline cut not stated"),
+            Self::EmptyStage => f.write_str("a stage would be empty: the framework refuses it"),
             Self::Inconsistent => f.write_str("degrees, devices and batch contradict each other"),
             Self::Impossible => f.write_str("measured faster than the device's peak"),
         }

@@ -15,8 +15,10 @@ enum Said {
 pub struct Times {
     /// Seconds of iterations, in order.
     pub seconds: Vec<f64>,
-    /// Lines that speak of a time but hold none that is positive and finite, by number from 1.
+    /// Lines that speak of a time but hold none that is positive, finite, whole and in a known unit, by number from 1.
     pub unreadable: Vec<usize>,
+    /// Lines of other runs in the same log: another number of iterations in all, or another global batch.
+    pub other_runs: Vec<usize>,
 }
 
 fn number_after(line: &str, mark: &str) -> Option<Option<f64>> {
@@ -27,9 +29,21 @@ fn number_after(line: &str, mark: &str) -> Option<Option<f64>> {
     Some(text.parse::<f64>().ok().filter(|x| x.is_finite() && *x > 0.0))
 }
 
+/// Milliseconds, unless the parenthesis says seconds; other units are not guessed.
+fn elapsed(line: &str) -> Option<Option<f64>> {
+    let mark = "elapsed time per iteration (";
+    let rest = &line[line.find(mark)? + mark.len()..];
+    let scale = match rest.split(')').next() {
+        Some("ms") => 1e3,
+        Some("s") => 1.0,
+        _ => return Some(None),
+    };
+    Some(number_after(rest, ")").flatten().map(|x| x / scale))
+}
+
 fn said(line: &str) -> Option<Option<Said>> {
-    if let Some(ms) = number_after(line, "elapsed time per iteration (ms)") {
-        return Some(ms.map(|ms| Said::Seconds(ms / 1e3)));
+    if let Some(s) = elapsed(line) {
+        return Some(s.map(Said::Seconds));
     }
     if let Some(s) = number_after(line, "train_step_timing in s") {
         return Some(s.map(Said::Seconds));
@@ -37,17 +51,55 @@ fn said(line: &str) -> Option<Option<Said>> {
     number_after(line, " tps").map(|tps| tps.map(Said::TokensPerDevice))
 }
 
-/// Reads a log of a run that trains `tokens_per_device` tokens a step on each device.
-pub fn times(text: &str, tokens_per_device: f64) -> Times {
+/// What tells runs in one log apart: iterations in all (of `iteration 10/ 100`) and the global batch.
+fn run_of(line: &str) -> (Option<u64>, Option<u64>) {
+    let whole = |text: &str| {
+        let digits: String = text.trim_start_matches([':', ' ']).chars().take_while(char::is_ascii_digit).collect();
+        digits.parse::<u64>().ok()
+    };
+    let total = line.find("iteration ").and_then(|at| line[at..].split_once('/')).and_then(|(_, rest)| whole(rest));
+    let mark = "global batch size";
+    (total, line.find(mark).and_then(|at| whole(&line[at + mark.len()..])))
+}
+
+/// Reads a log of a run that trains `tokens_per_device` tokens a step on each device, `batch` sequences in all. Of several runs
+/// in one log the longest with this batch counts.
+pub fn times(text: &str, tokens_per_device: f64, batch: u64) -> Times {
     let mut times = Times::default();
+    let mut found: Vec<(usize, Option<u64>, f64)> = Vec::new();
+    let cut_off = !text.is_empty() && !text.ends_with('\n');
+    let count = text.lines().count();
     for (i, line) in text.lines().enumerate() {
+        // A number at the very end of a log without a last line break may lack digits.
+        let cut = cut_off && i + 1 == count && line.ends_with(|c: char| c.is_ascii_digit() || c == '.' || c == ',');
         match said(line) {
             None => {}
             Some(None) => times.unreadable.push(i + 1),
-            Some(Some(Said::Seconds(s))) => times.seconds.push(s),
-            Some(Some(Said::TokensPerDevice(rate))) => times.seconds.push(tokens_per_device / rate),
+            Some(Some(_)) if cut => times.unreadable.push(i + 1),
+            Some(Some(said)) => {
+                let (total, stated) = run_of(line);
+                if stated.is_some_and(|stated| stated != batch) {
+                    times.other_runs.push(i + 1);
+                    continue;
+                }
+                let seconds = match said {
+                    Said::Seconds(s) => s,
+                    Said::TokensPerDevice(rate) => tokens_per_device / rate,
+                };
+                found.push((i + 1, total, seconds));
+            }
         }
     }
+    let length = |total: Option<u64>| found.iter().filter(|f| f.1 == total).count();
+    let longest = found.iter().map(|f| f.1).max_by_key(|total| (length(*total), *total)).flatten();
+    for (line, total, seconds) in &found {
+        if *total == longest {
+            times.seconds.push(*seconds);
+        } else {
+            times.other_runs.push(*line);
+        }
+    }
+    times.other_runs.sort_unstable();
     times
 }
 
@@ -57,13 +109,34 @@ mod tests {
 
     #[test]
     fn lines_of_three_programs_are_read_and_nonsense_is_named() {
-        let text = " iteration 10/ 100 | consumed samples: 80 | elapsed time per iteration (ms): 1500.0 | lr: 1\n\
+        let text = " elapsed time per iteration (ms): 1500.0 | lr: 1\n\
                     [rank0]: step: 20  loss: 7.1  memory: 60GiB  tps: 4,096  mfu: 40%\n\
                     Epoch 0: train_step_timing in s: 2.5, loss 3\n\
                     elapsed time per iteration (ms): nan | x\n\
-                    saving checkpoint";
-        let times = times(text, 8192.0);
-        assert_eq!(times.seconds, [1.5, 2.0, 2.5]);
-        assert_eq!(times.unreadable, [4]);
+                    elapsed time per iteration (s): 1.25 | x\n\
+                    elapsed time per iteration (us): 1250000 | x\n\
+                    saving checkpoint\n";
+        let times = times(text, 8192.0, 8);
+        assert_eq!(times.seconds, [1.5, 2.0, 2.5, 1.25]);
+        assert_eq!((times.unreadable, times.other_runs), (vec![4, 6], vec![]));
+    }
+
+    #[test]
+    fn a_log_that_is_cut_off_loses_its_last_number_only() {
+        let text = "elapsed time per iteration (ms): 1500.0\nelapsed time per iteration (ms): 1501.0\nelapsed time per iteration (ms): 15";
+        let found = times(text, 1.0, 8);
+        assert_eq!((found.seconds, found.unreadable), (vec![1.5, 1.501], vec![3]));
+        assert_eq!(times(&format!("{text}00.0 | loss: 2 | gr"), 1.0, 8).seconds, [1.5, 1.501, 1.5]);
+    }
+
+    #[test]
+    fn of_several_runs_the_longest_with_the_plans_batch_counts() {
+        let line = |total: u64, batch: u64, ms: f64| {
+            format!(" iteration 10/ {total} | elapsed time per iteration (ms): {ms} | global batch size:   {batch} |\n")
+        };
+        let text = [line(100, 8, 1000.0), line(100, 16, 2000.0), line(500, 8, 1500.0), line(500, 8, 1501.0)].concat();
+        let found = times(&text, 1.0, 8);
+        assert_eq!((found.seconds, found.other_runs), (vec![1.5, 1.501], vec![1, 2]));
+        assert_eq!(times(&text, 1.0, 32).other_runs, [1, 2, 3, 4]);
     }
 }

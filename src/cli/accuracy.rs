@@ -2,6 +2,7 @@
 
 use super::output::Output;
 use super::{ANSWERED, Ended};
+use crate::accuracy::held_out::held_out;
 use crate::accuracy::{By, Constants, Quantity, compare, table};
 use crate::error::{InputError, Kind};
 use crate::memo::file::replace;
@@ -48,6 +49,9 @@ pub(super) struct Args {
     /// Leave out the numbers that were fitted to each framework's runs: as for a framework never seen
     #[arg(long)]
     neutral: bool,
+    /// Fit the constants anew without each source, and predict it as if never seen (takes minutes)
+    #[arg(long, conflicts_with = "neutral")]
+    held_out: bool,
     /// List every row with its prediction (with --json)
     #[arg(long)]
     rows: bool,
@@ -80,6 +84,10 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
     };
     let sets = comparison.sets(by, quantity);
     let mut document = json!({ "schema": "espalier/accuracy/1", "sets": sets });
+    let never_seen = if args.held_out { held_out(&rows, quantity) } else { Vec::new() };
+    if args.held_out {
+        document["held_out"] = json!(never_seen);
+    }
     if args.rows {
         document["rows"] = json!(comparison.rows);
         document["left_out"] = json!(
@@ -95,6 +103,10 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
         replace(path, &[page.as_bytes()])
             .map_err(|e| InputError::new(Kind::Unwritable).in_file(path.display()).help(e))?;
     }
-    output.answer(&document, |style| report::accuracy(&sets, style))?;
+    output.answer(&document, |style| {
+        let mut text = report::accuracy(&sets, style);
+        text.push_str(&report::held_out(&never_seen, style));
+        text
+    })?;
     Ok(ANSWERED)
 }

@@ -5,9 +5,11 @@ use super::question::inputs as resolve;
 use super::{ANSWERED, DOES_NOT_FIT, Ended, Failure, ILLEGAL, input, values};
 use crate::cost::CostOptions;
 use crate::error::{InputError, Kind};
-use crate::import::megatron as import;
-use crate::plan::Spine;
+use crate::import::even::Meant;
+use crate::import::{self, megatron as import_megatron};
+use crate::model::Model;
 use crate::plan::file::self_contained;
+use crate::plan::{Plan, Spine};
 use crate::question::{ClusterSource, ModelSource, Question, SearchOptions};
 use crate::report;
 use crate::rules::megatron::{ADVICE, Launch, accepts, broken};
@@ -41,6 +43,9 @@ pub(super) struct LaunchArgs {
     /// Environment of the ranks; `NAME=` is not set. CUDA_DEVICE_MAX_CONNECTIONS is taken to be 1 when nothing is said
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = values::variable)]
     pub environment: Vec<(String, String)>,
+    /// Tokens of a sequence, where the launch does not say
+    #[arg(long = "seq", value_name = "N", conflicts_with = "megatron", value_parser = clap::value_parser!(u64).range(1..))]
+    pub sequence: Option<u64>,
     /// The model, where the arguments do not say it: a built-in name, a config.json, or a folder that holds one
     #[arg(long, value_name = "NAME|PATH")]
     pub model: Option<String>,
@@ -66,7 +71,7 @@ pub(super) fn text_or_file(given: &str) -> Result<String, InputError> {
 
 /// The launch that the arguments mean.
 pub(super) fn megatron_launch(args: &LaunchArgs, given: &str) -> Result<Launch, InputError> {
-    let text = import::Text::read(&text_or_file(given)?).map_err(|e| e.inside("--megatron"))?;
+    let text = import_megatron::Text::read(&text_or_file(given)?).map_err(|e| e.inside("--megatron"))?;
     let mut launch = text.launch(args.world)?;
     let mut environment = BTreeMap::from([("CUDA_DEVICE_MAX_CONNECTIONS".to_owned(), "1".to_owned())]);
     environment.extend(text.environment);
@@ -99,11 +104,11 @@ fn machines(arch: u64, world: u64) -> String {
 
 /// The question that a launch answers.
 pub(super) fn question(args: &LaunchArgs, launch: &Launch) -> Result<(Question, Vec<String>), InputError> {
-    let (mut job, mut notes) = import::job(launch)?;
+    let (mut job, mut notes) = import_megatron::job(launch)?;
     let model = match &args.model {
         Some(name) => name.as_str().into(),
         None => {
-            let (config, remarks) = import::model_config(launch)?;
+            let (config, remarks) = import_megatron::model_config(launch)?;
             notes.extend(remarks);
             ModelSource::Inline { config, treat_as: None }
         }
@@ -145,12 +150,23 @@ pub(super) fn price(args: &LaunchArgs, launch: &Launch) -> Result<Priced, Failur
         notes.extend(differences(&inputs, launch));
     }
     let spine = Spine::new(&inputs.model, &inputs.job);
-    let imported = import::plan(launch, &spine)?;
+    let imported = import_megatron::plan(launch, &spine)?;
     notes.extend(imported.notes);
-    let mut checked = check(&inputs, &imported.plan)?;
     let fraction = launch.optimizer_offload_fraction().ok().flatten().unwrap_or(1.0);
-    let offloaded = launch.optimizer_cpu_offload().unwrap_or(false);
-    let host = offloaded.then(|| inputs.pool().map(|pool| offload(&mut checked, fraction, pool))).transpose()?;
+    let offloaded = launch.optimizer_cpu_offload().unwrap_or(false).then_some(fraction);
+    priced(&question, inputs, &imported.plan, offloaded, notes)
+}
+
+/// The plan of a launch, priced, and what would be better for the same question.
+fn priced(
+    question: &Question,
+    inputs: Inputs,
+    plan: &Plan,
+    offloaded: Option<f64>,
+    mut notes: Vec<String>,
+) -> Result<Priced, Failure> {
+    let mut checked = check(&inputs, plan)?;
+    let host = offloaded.map(|share| inputs.pool().map(|pool| offload(&mut checked, share, pool))).transpose()?;
     if let Some(host) = &host {
         let gb = |bytes: f64| format!("{:.0} GB", bytes / 1e9);
         let has = host.available_bytes.map_or("unknown".to_owned(), gb);
@@ -161,7 +177,26 @@ pub(super) fn price(args: &LaunchArgs, launch: &Launch) -> Result<Priced, Failur
             gb(host.peak_bytes)
         ));
     }
-    Ok(Priced { host, question: self_contained(&question)?, better: better(&inputs, &checked), inputs, checked, notes })
+    Ok(Priced { host, question: self_contained(question)?, better: better(&inputs, &checked), inputs, checked, notes })
+}
+
+/// A launch that names degrees only, with the model and the machines of the arguments; `None` when no model is given.
+fn price_meant(
+    args: &LaunchArgs,
+    target: &str,
+    meaning: impl FnOnce(&Model) -> Result<Meant, InputError>,
+) -> Result<Option<Priced>, Failure> {
+    let Some(name) = &args.model else { return Ok(None) };
+    let model = ModelSource::from(name.as_str());
+    let Meant { job, plan, offloaded, notes } = meaning(&model.resolve(Path::new(""))?)?;
+    let cluster = match &args.cluster {
+        Some(name) => name.as_str().into(),
+        None => ClusterSource::Shorthand(machines(args.arch.unwrap_or(9), plan.devices)),
+    };
+    let search = SearchOptions { target: Some(target.to_owned()), ..SearchOptions::default() };
+    let question = Question { model, cluster, job, search, folder: PathBuf::new() };
+    let inputs = resolve(&question, CostOptions::default())?;
+    priced(&question, inputs, &plan, offloaded, notes).map(Some)
 }
 
 /// Where the sizes of the arguments are not those of the model.
@@ -210,15 +245,21 @@ pub(super) fn run(args: &LaunchArgs, output: &Output) -> Ended {
         return megatron(args, given, output);
     }
     if let Some(path) = &args.deepspeed {
-        let config =
-            deepspeed::Config::parse(&input::text(path)?, args.world).map_err(|e| e.in_file(path.display()))?;
+        let named = |e: InputError| e.in_file(path.display());
+        let config = deepspeed::Config::parse(&input::text(path)?, args.world).map_err(named)?;
         let (refused, later) = (deepspeed::BOOK.broken(&config), deepspeed::UNCHECKED.broken(&config));
         let batches = config.batches().ok();
         let derived = json!({
             "world": config.world.ok(), "data_parallel": config.dp().ok(), "zero_stage": config.stage(),
             "train_batch_size": batches.map(|b| b.0), "micro_batch": batches.map(|b| b.1), "micro_batches": batches.map(|b| b.2),
         });
-        return other("deepspeed", deepspeed::VERSION, (refused, later), derived, output);
+        let judged = Judged::new("deepspeed", deepspeed::VERSION, refused, later, derived);
+        let meaning = |model: &Model| {
+            let missing = || InputError::new(Kind::MissingField).at("--seq").expected("tokens of a sequence");
+            import::deepspeed::meant(&config, model, args.sequence.ok_or_else(missing)?).map_err(named)
+        };
+        let priced = if judged.runs() { price_meant(args, "deepspeed", meaning)? } else { None };
+        return judged.answer(args, priced, "--model and --seq say what is trained", output);
     }
     if let Some(given) = &args.torchtitan {
         let (words, said) = torchtitan_words(&text_or_file(given)?)?;
@@ -229,7 +270,10 @@ pub(super) fn run(args: &LaunchArgs, output: &Output) -> Ended {
         }
         let (refused, later) = (torchtitan::BOOK.broken(&launch), torchtitan::UNCHECKED.broken(&launch));
         let derived = json!({ "world": launch.world.ok(), "stages": launch.pp() });
-        return other("torchtitan", torchtitan::VERSION, (refused, later), derived, output);
+        let judged = Judged::new("torchtitan", torchtitan::VERSION, refused, later, derived);
+        let meaning = |model: &Model| import::torchtitan::meant(&launch, model, args.sequence);
+        let priced = if judged.runs() { price_meant(args, "torchtitan", meaning)? } else { None };
+        return judged.answer(args, priced, "--model says what is trained", output);
     }
     Err(InputError::new(Kind::MissingField).at("--megatron").expected("a launch").into())
 }
@@ -245,7 +289,7 @@ fn torchtitan_words(text: &str) -> Result<(Vec<String>, Option<u64>), InputError
     let script = crate::import::shell::Script::parse(text)?;
     let launch = script.commands.iter().find_map(|words| {
         let at = words.iter().position(|w| w.contains("torchtitan") || w.ends_with(".py"))?;
-        Some((words[at + 1..].to_vec(), import::ranks(&words[..at], &script)))
+        Some((words[at + 1..].to_vec(), import_megatron::ranks(&words[..at], &script)))
     });
     launch.ok_or_else(|| {
         let error = InputError::new(Kind::Unsupported).found("a script that runs no torchtitan.train");
@@ -253,104 +297,105 @@ fn torchtitan_words(text: &str) -> Result<(Vec<String>, Option<u64>), InputError
     })
 }
 
-/// A launch that is judged by its rules alone.
-fn other(
-    target: &str,
+/// What rules say of a launch.
+struct Judged {
+    target: &'static str,
+    title: &'static str,
     version: &'static str,
-    (refused, later): (Vec<Broken>, Vec<Broken>),
+    legal: bool,
+    refused: Vec<Broken>,
+    later: Vec<Broken>,
+    advice: Vec<Broken>,
     derived: Value,
-    output: &Output,
-) -> Ended {
-    let legal = refused.is_empty();
-    let document = json!({
-        "schema": "espalier/check/1", "target": target, "version": version, "legal": legal,
-        "broken_rules": refused.iter().chain(&later).collect::<Vec<_>>(), "fails_later": later, "advice": [], "derived": derived,
-    });
-    output.answer(&document, |style| {
-        let told =
-            report::LaunchReport { target, version, refused: &refused, later: &later, advice: &[], derived: &derived };
-        report::launch(&told, style)
-    })?;
-    Ok(if legal && later.is_empty() { ANSWERED } else { ILLEGAL })
+}
+
+impl Judged {
+    fn new(
+        target: &'static str,
+        version: &'static str,
+        refused: Vec<Broken>,
+        later: Vec<Broken>,
+        derived: Value,
+    ) -> Self {
+        Self { target, title: target, version, legal: refused.is_empty(), refused, later, advice: Vec::new(), derived }
+    }
+
+    /// Whether it starts and goes on.
+    fn runs(&self) -> bool {
+        self.legal && self.later.is_empty()
+    }
+
+    /// Tells it, with the price, or what is missing for one.
+    fn answer(self, args: &LaunchArgs, priced: Option<Priced>, unpriced: &str, output: &Output) -> Ended {
+        let Self { refused, later, advice, derived, .. } = &self;
+        let mut document = json!({
+            "schema": "espalier/check/1", "target": self.target, "version": self.version, "legal": self.legal,
+            "broken_rules": refused.iter().chain(later).collect::<Vec<_>>(), "fails_later": later, "advice": advice,
+            "derived": derived,
+        });
+        if let Some(p) = &priced {
+            document["question"] = json!(p.question);
+            let checked = serde_json::to_value(&p.checked).map_err(|e| Failure::Internal(e.to_string()))?;
+            if let Value::Object(fields) = checked {
+                for (key, value) in fields {
+                    document[key] = value;
+                }
+            }
+            document["host_memory"] = json!(p.host);
+            document["notes"] = json!(p.notes);
+            document["cluster_assumed"] = json!(args.cluster.is_none());
+            if let Some(b) = &p.better {
+                document["better"] =
+                    json!({ "plan": b.answer.plan, "estimate": b.answer.estimate, "faster": b.faster });
+            }
+        }
+        let unpriced = Some(unpriced).filter(|why| priced.is_none() && self.runs() && !why.is_empty());
+        if let Some(why) = unpriced {
+            document["not_priced"] = json!(why);
+        }
+        output.answer(&document, |style| {
+            let view =
+                report::LaunchReport { target: self.title, version: self.version, refused, later, advice, derived };
+            let mut text = report::launch(&view, style);
+            if let Some(p) = &priced {
+                text.push('\n');
+                text.push_str(&report::check(&p.checked, None, &p.inputs, style));
+                let notes: Vec<&str> = p.notes.iter().map(String::as_str).collect();
+                text.push_str(&report::remarks(&notes, style));
+                if let Some(b) = &p.better {
+                    text.push_str(&report::better(&b.answer, b.faster, &p.inputs, style));
+                }
+            }
+            if let Some(why) = unpriced {
+                text.push_str(&report::remarks(&[&format!("not priced: {why}")], style));
+            }
+            text
+        })?;
+        let fits = |p: &Priced| p.checked.fits && p.host.is_none_or(|h| h.fits != Some(false));
+        Ok(match (self.runs(), &priced) {
+            (false, _) => ILLEGAL,
+            (true, Some(p)) if args.cluster.is_some() && !fits(p) => DOES_NOT_FIT,
+            _ => ANSWERED,
+        })
+    }
 }
 
 fn megatron(args: &LaunchArgs, given: &str, output: &Output) -> Ended {
     let launch = megatron_launch(args, given)?;
-    let list = broken(&launch);
-    let (refused, later): (Vec<Broken>, Vec<Broken>) = list.into_iter().partition(|b| b.when != Moment::Run);
+    let (refused, later): (Vec<Broken>, Vec<Broken>) = broken(&launch).into_iter().partition(|b| b.when != Moment::Run);
+    let version = crate::rules::megatron::VERSION;
     let legal = accepts(&refused);
-    let advice = ADVICE.broken(&launch);
-    let mut document = json!({
-        "schema": "espalier/check/1",
-        "target": "megatron",
-        "version": crate::rules::megatron::VERSION,
-        "legal": legal,
-        "broken_rules": refused.iter().chain(&later).collect::<Vec<_>>(),
-        "fails_later": later,
-        "advice": advice,
-        "derived": derived(&launch),
-    });
-    let mut priced = None;
-    let mut unpriced = None;
-    if legal && later.is_empty() {
+    let judged = Judged::new("megatron", version, refused, later, derived(&launch));
+    let judged = Judged { title: "Megatron-LM", legal, advice: ADVICE.broken(&launch), ..judged };
+    let (mut found, mut unpriced) = (None, String::new());
+    if judged.runs() {
         match price(args, &launch) {
-            Ok(found) => priced = Some(found),
+            Ok(price) => found = Some(price),
             // What was asked for by name must be answered; what only comes on top may be missing.
             Err(failure) if args.model.is_some() || args.cluster.is_some() => return Err(failure),
-            Err(Failure::Input(e)) => unpriced = Some(e.to_string()),
+            Err(Failure::Input(e)) => unpriced = e.to_string(),
             Err(failure) => return Err(failure),
         }
     }
-    if let Some(p) = &priced {
-        document["question"] = json!(p.question);
-        let checked = serde_json::to_value(&p.checked).map_err(|e| Failure::Internal(e.to_string()))?;
-        if let Value::Object(fields) = checked {
-            for (key, value) in fields {
-                document[key] = value;
-            }
-        }
-        document["host_memory"] = json!(p.host);
-        document["notes"] = json!(p.notes);
-        document["cluster_assumed"] = json!(args.cluster.is_none());
-        if let Some(b) = &p.better {
-            document["better"] = json!({ "plan": b.answer.plan, "estimate": b.answer.estimate, "faster": b.faster });
-        }
-    }
-    if let Some(why) = &unpriced {
-        document["not_priced"] = json!(why);
-    }
-    output.answer(&document, |style| {
-        let view = report::LaunchReport {
-            target: "Megatron-LM",
-            version: crate::rules::megatron::VERSION,
-            refused: &refused,
-            later: &later,
-            advice: &advice,
-            derived: &document["derived"],
-        };
-        let mut text = report::launch(&view, style);
-        if let Some(p) = &priced {
-            text.push('\n');
-            text.push_str(&report::check(&p.checked, None, &p.inputs, style));
-            let notes: Vec<&str> = p.notes.iter().map(String::as_str).collect();
-            text.push_str(&report::remarks(&notes, style));
-            if let Some(b) = &p.better {
-                text.push_str(&report::better(&b.answer, b.faster, &p.inputs, style));
-            }
-        }
-        if let Some(why) = &unpriced {
-            text.push_str(&report::remarks(&[&format!("not priced: {why}")], style));
-        }
-        text
-    })?;
-    Ok(match (legal && later.is_empty(), &priced) {
-        (false, _) if !legal => ILLEGAL,
-        (false, _) => ILLEGAL,
-        (true, Some(p))
-            if args.cluster.is_some() && !(p.checked.fits && p.host.is_none_or(|h| h.fits != Some(false))) =>
-        {
-            DOES_NOT_FIT
-        }
-        _ => ANSWERED,
-    })
+    judged.answer(args, found, &unpriced, output)
 }

@@ -10,6 +10,7 @@ mod calibrate;
 mod check;
 mod check_launch;
 mod diff;
+mod explain;
 mod export;
 mod export_plan;
 mod failure;
@@ -91,6 +92,8 @@ enum Command {
     Regret(Box<regret::Args>),
     /// Write a schedule or a plan for another tool
     Export(Box<export::Args>),
+    /// Say why a plan costs what it costs, and which constants that hangs on
+    Explain(Box<explain::Args>),
     /// Say why a plan is not another: a rule, or what the other would cost
     WhyNot(Box<why_not::Args>),
     /// Say where time and memory of two plans differ, term by term
@@ -124,6 +127,7 @@ pub fn main() -> ExitCode {
         Command::Regret(args) => regret::run(&args, &output),
         Command::Export(args) => export::run(&args, &output),
         Command::Schedule(args) => schedule::run(&args, &output),
+        Command::Explain(args) => explain::run(&args, &output),
         Command::WhyNot(args) => why_not::run(&args, &output),
         Command::Diff(args) => diff::run(&args, &output),
         Command::Probe(args) => probe::run(&args, &output),

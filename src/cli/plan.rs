@@ -7,6 +7,8 @@ use super::progress::{Bar, interrupt};
 use super::question::QuestionArgs;
 use super::search::{SearchArgs, threads};
 use super::{ANSWERED, Ended, INTERRUPTED, values};
+use crate::accuracy::nearest::{Nearest, nearest};
+use crate::accuracy::table;
 use crate::error::{InputError, Kind};
 use crate::plan::file;
 use crate::question::{Question, ScheduleChoice};
@@ -50,6 +52,10 @@ pub(super) struct Args {
     /// Write the plan file here; `espalier check` reads it
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
+    /// Print the nearest measured run beside the plan, with its price: `published` (measured/runs.csv in the folder that
+    /// ESPALIER_REFERENCE names), or a table of runs with its columns
+    #[arg(long, value_name = "published|CSV", conflicts_with = "galvatron")]
+    against: Option<String>,
     /// Keep what the search has paid for in this file, so that it can go on with --resume
     #[arg(long, value_name = "PATH")]
     checkpoint: Option<PathBuf>,
@@ -92,6 +98,30 @@ struct Document<'a> {
     answer: &'a Answer,
     legal: Option<bool>,
     broken_rules: &'a [Broken],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    against: Option<&'a Nearest>,
+}
+
+/// The rows of a table of measured runs, by name or path.
+fn measured(name: &str) -> Result<Vec<table::Row>, InputError> {
+    let path = match name {
+        "published" => {
+            let Some(folder) = std::env::var_os("ESPALIER_REFERENCE") else {
+                let error = InputError::new(Kind::MissingField).at("--against").found(name);
+                return Err(error.expected(
+                    "a table of measured runs: name the folder that holds measured/runs.csv by ESPALIER_REFERENCE, or give the path of a CSV",
+                ));
+            };
+            PathBuf::from(folder).join("measured/runs.csv")
+        }
+        path => PathBuf::from(path),
+    };
+    let rows = table::load(&path)?;
+    if rows.iter().all(|r| r.text("gpu").is_none()) {
+        let error = InputError::new(Kind::MissingField).at("gpu").in_file(path.display());
+        return Err(error.expected("a table of runs with columns such as `gpu`, `layers`, `tp`, `iter_time_s`"));
+    }
+    Ok(rows)
 }
 
 /// Runs it.
@@ -114,6 +144,7 @@ pub(super) fn run(args: Args, output: &Output) -> Ended {
     if let Some(path) = args.output.as_ref().filter(|path| args.question.reads(path)) {
         return Err(taken(path, "it is the question; write the plan elsewhere").into());
     }
+    let measured = args.against.as_deref().map(measured).transpose()?;
     let checkpoint = args.checkpoint.map(|path| Checkpointing { path, every: SAVES, resume: args.resume });
     if let Some(checkpoint) = &checkpoint {
         let path = &checkpoint.path;
@@ -129,17 +160,28 @@ pub(super) fn run(args: Args, output: &Output) -> Ended {
     drop(bar);
     let target = inputs.search.target.as_ref();
     let broken = target.map(|target| legality(target, &inputs, &answer.plan)).transpose()?;
+    let against = match &measured {
+        Some(rows) => nearest(rows, (&inputs.model, &inputs.job, inputs.pool()?)),
+        None => None,
+    };
     let document = serde_json::to_value(Document {
         schema: file::SCHEMA,
         question: &question,
         answer: &answer,
         legal: broken.as_ref().map(Vec::is_empty),
         broken_rules: broken.as_deref().unwrap_or_default(),
+        against: against.as_ref(),
     })
     .map_err(|e| super::Failure::Internal(e.to_string()))?;
     // A file that cannot be written does not take the answer with it.
     let saved = args.output.as_ref().map_or(Ok(()), |path| file::save(path, &document));
-    output.answer(&document, |style| report::plan(&answer, &inputs, style))?;
+    output.answer(&document, |style| {
+        let mut text = report::plan(&answer, &inputs, style);
+        if measured.is_some() {
+            text.push_str(&report::against(&answer, against.as_ref(), style));
+        }
+        text
+    })?;
     saved?;
     if let Some(path) = args.output.filter(|_| !output.json) {
         say(&format!("plan written to {}", path.display()));

@@ -52,6 +52,14 @@ const GROUPED_OVER_DENSE: f64 = 0.93;
 /// Half point of dense products where no table exists: geometric mean of A100 (25 us) and B200 (5.6 us).
 const GEMM_HALF: Seconds = Seconds(12e-6);
 
+/// What the half points rest on; see the head of this file.
+pub const HALF_SOURCE: &str =
+    "SimuMax@4dcaae5 operator tables of A100-PCIe and B200, or between both; streaming assumed";
+/// What [`LAUNCH`] rests on.
+pub const LAUNCH_SOURCE: &str = "common microbenchmark figure, 4 to 6 us on CUDA and HIP";
+/// When these were read.
+pub const DATE: &str = "2026-11";
+
 /// Time to launch one kernel when the queue is not ahead: 4 to 6 us on CUDA and HIP (common microbenchmark figure, 2026-11).
 pub const LAUNCH: Seconds = Seconds(5e-6);
 

@@ -89,6 +89,26 @@ pub const SLINGSHOT: Fabric = fabric("slingshot", 0.80, 6.0, 8.0, "assumed");
 /// TCP over Ethernet.
 pub const ETHERNET: Fabric = fabric("ethernet", 0.60, 30.0, 4.0, "assumed: NCCL over sockets");
 
+/// All of them, what is assumed of links that say nothing last.
+pub static ALL: &[Fabric] = &[
+    NVLINK2,
+    NVLINK3,
+    NVLINK4,
+    NVLINK5,
+    NVL72,
+    XGMI,
+    PCIE,
+    OTHER_SCALE_UP,
+    INFINIBAND,
+    ROCE,
+    OMNIPATH,
+    EFA,
+    TCPX,
+    SLINGSHOT,
+    ETHERNET,
+    Fabric::UNKNOWN,
+];
+
 impl Fabric {
     /// What to assume of a link that a file describes only by its bandwidth.
     pub const UNKNOWN: Fabric = fabric("link", 0.80, 5.0, 4.0, "assumed for links that say nothing else");

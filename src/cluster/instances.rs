@@ -43,8 +43,10 @@ const PCIE5: f64 = 63.0;
 const C2C_SHARED: f64 = 225.0;
 /// NVLink-C2C of GH200.
 const C2C: f64 = 450.0;
-/// When prices were read.
-const DATE: &str = "2026-11";
+/// What the rates of machines rest on; see the head of this file.
+pub const SOURCE: &str = "cloud instance pages and vendor data sheets, by hand; scale-up rates ml-engineering@744d01e";
+/// When machines and prices were read.
+pub const DATE: &str = "2026-11";
 const GIB: f64 = 1.073_741_824;
 
 struct ScaleUp(Fabric, f64);

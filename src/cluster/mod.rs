@@ -13,6 +13,7 @@ pub mod groups;
 pub mod instances;
 pub mod probe;
 mod resize;
+pub mod sources;
 mod validate;
 
 pub use error::ClusterError;

@@ -47,6 +47,11 @@ impl<'a> Network<'a> {
         network
     }
 
+    /// The same without placing any group beforehand: for a few questions to many pools.
+    pub fn unplaced(pool: &'a Pool, nic_sharing: bool) -> Self {
+        Self { pool, nic_sharing, placed: BTreeMap::new() }
+    }
+
     /// Devices that the innermost links join.
     pub fn innermost(&self) -> u64 {
         self.pool.levels.first().map_or(1, |level| level.devices)

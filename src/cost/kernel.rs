@@ -3,6 +3,8 @@
 //! `t = max((x + half_at) / (plateau * peak), bytes / (eta_bw * bandwidth), launch)`; the curve `plateau * x / (x + half_at)`
 //! is that of [`crate::cluster::Efficiency`] (COST: published GEMM tables are flat at large sizes and fall off below).
 
+use super::figures::Figures;
+use super::options::CostOptions;
 use super::software::Software;
 use crate::cluster::{Device, Efficiency};
 use crate::job::Precision;
@@ -10,11 +12,11 @@ use crate::units::{Bytes, Flops, FlopsPerSecond, Seconds};
 
 /// Weight-gradient products accumulate in fp32 and reach a little less than forward ones: 0.704 against 0.738 of the peak
 /// on A100 (SimuMax v1.2 system file `a100_pcie.json`, read 2026-11).
-const WEIGHT_GRADIENT_EFFICIENCY: f64 = 0.954;
+pub const WEIGHT_GRADIENT_EFFICIENCY: f64 = 0.954;
 
 /// How much less of its peak fp8 reaches than bf16: H100 bursts of 1,402.6 of 1,979 against 794.5 of 989 TFLOP/s
 /// (mamf-finder, stas00/ml-engineering@744d01e, read 2026-11).
-const FP8_EFFICIENCY: f64 = (1402.6 / 1979.0) / (794.5 / 989.0);
+pub const FP8_EFFICIENCY: f64 = (1402.6 / 1979.0) / (794.5 / 989.0);
 
 /// A backward pass of fused attention does 5 products for the forward's 2 (Dao 2023, FlashAttention-2, section 3.2).
 pub const ATTENTION_BACKWARD_FLOPS: f64 = 2.5;
@@ -23,7 +25,7 @@ pub const ATTENTION_BACKWARD_FLOPS: f64 = 2.5;
 const USUAL_HEAD: f64 = 128.0;
 /// Width of a head at which attention reaches half of what it would reach with very wide ones: 0.76 and 1.15 of the rate at 128
 /// for widths of 64 and 256 (Shah 2024, FlashAttention-3, figure 5, causal, 16k).
-const HEAD_HALF: f64 = 45.0;
+pub const HEAD_HALF: f64 = 45.0;
 
 /// Kernel times on one device in one precision.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +34,7 @@ pub struct Kernels<'a> {
     gemm_peak: FlopsPerSecond,
     half_peak: FlopsPerSecond,
     software: Software,
+    figures: Figures,
     /// Bytes of one activation element.
     pub element: f64,
 }
@@ -39,11 +42,12 @@ pub struct Kernels<'a> {
 impl<'a> Kernels<'a> {
     /// Kernels of `device` for matrix products in `precision`. fp8 falls back to the half-precision rate on devices
     /// without it; attention never runs in fp8.
-    pub fn new(device: &'a Device, precision: Precision, software: Software) -> Self {
+    pub fn new(device: &'a Device, precision: Precision, options: &CostOptions) -> Self {
+        let CostOptions { software, figures, .. } = *options;
         let half = device.peak.half;
         let (gemm_peak, half_peak, element) = match precision {
             Precision::Bf16 | Precision::Fp16 => (half, half, 2.0),
-            Precision::Fp8 => (device.peak.fp8.map_or(half, |fp8| half.max(fp8 * FP8_EFFICIENCY)), half, 2.0),
+            Precision::Fp8 => (device.peak.fp8.map_or(half, |fp8| half.max(fp8 * figures.fp8_efficiency)), half, 2.0),
             Precision::Fp32 => (device.peak.single, device.peak.single, 4.0),
         };
         Self {
@@ -51,6 +55,7 @@ impl<'a> Kernels<'a> {
             gemm_peak: gemm_peak * software.gemm,
             half_peak: half_peak * software.attention,
             software,
+            figures,
             element,
         }
     }
@@ -76,7 +81,7 @@ impl<'a> Kernels<'a> {
 
     /// The product that gives the gradient of the `k x n` weights.
     pub fn weight_gradient(&self, m: f64, k: f64, n: f64) -> Seconds {
-        self.gemm(m, k, n) / WEIGHT_GRADIENT_EFFICIENCY
+        self.gemm(m, k, n) / self.figures.weight_gradient_efficiency
     }
 
     /// `experts` equal products of `m x k` by `k x n` in one grouped kernel.
@@ -91,7 +96,8 @@ impl<'a> Kernels<'a> {
 
     /// Fused attention of `flops` forward arithmetic over heads of width `head`, moving `bytes`.
     pub fn attention(&self, flops: Flops, head: f64, bytes: Bytes) -> Seconds {
-        let narrow = head / (head + HEAD_HALF) * (USUAL_HEAD + HEAD_HALF) / USUAL_HEAD;
+        let half = self.figures.attention_head_half;
+        let narrow = head / (head + half) * (USUAL_HEAD + half) / USUAL_HEAD;
         self.roofline(flops, self.device.attention, self.half_peak * narrow, bytes)
     }
 

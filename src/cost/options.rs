@@ -2,6 +2,7 @@
 //!
 //! Every switch exists so that its effect can be shown; all are on by default.
 
+use super::figures::Figures;
 use super::software::Software;
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
@@ -21,11 +22,28 @@ pub struct CostOptions {
     /// Conventions of the framework.
     #[serde(skip_serializing_if = "Software::is_usual")]
     pub software: Software,
+    /// Constants of the model itself.
+    #[serde(skip_serializing_if = "Figures::are_usual")]
+    pub figures: Figures,
 }
 
 impl Default for CostOptions {
     fn default() -> Self {
-        Self { nic_sharing: true, overlap: true, head: true, moments: true, software: Software::default() }
+        Self {
+            nic_sharing: true,
+            overlap: true,
+            head: true,
+            moments: true,
+            software: Software::default(),
+            figures: Figures::default(),
+        }
+    }
+}
+
+impl CostOptions {
+    /// How much slower computation and communication run while they overlap, where they do.
+    pub fn slowdown(&self) -> Option<f64> {
+        self.overlap.then_some(self.figures.overlap_slowdown)
     }
 }
 

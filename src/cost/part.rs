@@ -15,7 +15,7 @@ pub use pass::PassTime;
 
 use super::collective::{Group, Network};
 use super::kernel::{ATTENTION_BACKWARD_FLOPS, Kernels};
-use super::options::{self, CostOptions};
+use super::options::CostOptions;
 use super::software::Software;
 use super::states::{StateBytes, States};
 use crate::cluster::Pool;
@@ -23,7 +23,9 @@ use crate::job::{Job, Precision};
 use crate::model::{Stream, SublayerKind};
 use crate::plan::{LayerStrategy, Layout, PartClass, PartKind, Spine};
 use crate::units::{Bytes, Seconds};
-use finish::{ROUTED_HOST, Shards, exposed, routed};
+pub use finish::ROUTED_HOST;
+use finish::{Shards, exposed, routed};
+pub use operators::SCATTERED;
 use serde::{Deserialize, Serialize};
 
 /// Price of one part.
@@ -121,7 +123,7 @@ impl<'a> Pricer<'a> {
     pub fn new(pool: &'a Pool, job: &'a Job, options: CostOptions) -> Self {
         Self {
             job,
-            kernels: Kernels::new(&pool.device, job.precision, options.software),
+            kernels: Kernels::new(&pool.device, job.precision, &options),
             network: Network::new(pool, options.nic_sharing),
             per: StateBytes::of(job).with_optimizer(options.software.extra_optimizer),
             options,
@@ -156,7 +158,7 @@ impl<'a> Pricer<'a> {
         let waits = mesh.pipeline > 1 && strategy.tp > 1;
         match part.kind {
             PartKind::Layer | PartKind::Mtp => {
-                let issue = software.host_s * if routed(part) { ROUTED_HOST } else { 1.0 };
+                let issue = software.host_s * if routed(part) { self.options.figures.routed_host } else { 1.0 };
                 Seconds(issue + if waits { software.host_tensor_s * f64::from(strategy.tp) } else { 0.0 })
             }
             _ => Seconds::ZERO,
@@ -193,7 +195,7 @@ impl<'a> Pricer<'a> {
 
     /// What a hop of `latency` costs the stage itself: it runs beside computation, which slows down meanwhile.
     pub fn hop_interference(&self, latency: Seconds) -> Seconds {
-        latency * if self.options.overlap { options::HOP_SLOWDOWN - 1.0 } else { 1.0 }
+        latency * if self.options.overlap { self.options.figures.hop_slowdown - 1.0 } else { 1.0 }
     }
 
     /// Latency of the boundary tensor from the stage before `stage` into its first part, one way.
@@ -236,8 +238,8 @@ impl<'a> Pricer<'a> {
             gathered: 0.0,
             shards: [Shards::default(); 2],
             per: self.per,
-            update_rate: self.memory_bandwidth * options::OPTIMIZER_EFFICIENCY,
-            overlap: self.options.overlap,
+            update_rate: self.memory_bandwidth * self.options.figures.optimizer_efficiency,
+            slowdown: self.options.slowdown(),
             data_overlap: self.options.overlap && self.software().data_overlap,
             buffers: 0.0,
             kept_factor: self.software().activations,
@@ -299,11 +301,13 @@ impl<'a> Pricer<'a> {
             if strategy.sequence_parallel {
                 // Pieces of products and of messages take turns over the innermost links only.
                 let near = u64::from(strategy.tp) <= self.network.innermost();
-                let overlap = if near && self.software().tensor_overlap { options::TENSOR_OVERLAP } else { 0.0 };
+                let overlap =
+                    if near && self.software().tensor_overlap { self.options.figures.tensor_overlap } else { 0.0 };
                 let one = self.network.gather(whole, group);
                 price.forward.tensor += one * (2.0 * hidden(overlap));
                 // Backward, the gather runs behind the input gradient and the scatter behind the weight gradient in any case.
-                let overlap = if near && self.software().backward_overlap { options::TENSOR_OVERLAP } else { 0.0 };
+                let overlap =
+                    if near && self.software().backward_overlap { self.options.figures.tensor_overlap } else { 0.0 };
                 price.backward.tensor += one * (3.0 * hidden(overlap));
             } else {
                 let one = self.network.all_reduce(whole, group);
@@ -425,7 +429,7 @@ impl<'a> Pricer<'a> {
 
     /// What `communication` adds to `computation` that runs at the same time.
     fn exposed(&self, communication: Seconds, computation: Seconds) -> Seconds {
-        exposed(self.options.overlap, communication, computation)
+        exposed(self.options.slowdown(), communication, computation)
     }
 }
 

@@ -6,10 +6,11 @@
 pub mod chunks;
 pub mod closed;
 pub mod in_flight;
+pub mod numbers;
 pub mod scheduled;
 
 use crate::cluster::Pool;
-use crate::cost::{CostOptions, Mesh, PartPrice, PassTime, Pricer, States, options};
+use crate::cost::{CostOptions, Figures, Mesh, PartPrice, PassTime, Pricer, States};
 use crate::job::Job;
 use crate::model::{Masked, Model};
 use crate::pipeline::PipelineError;
@@ -120,7 +121,7 @@ pub struct Estimate {
     pub peak_memory_bytes: f64,
     /// Its 10 % and 90 % quantiles.
     pub peak_memory_p10_p90_bytes: [f64; 2],
-    /// What a device may use before the margin: [`options::SAFE_SHARE`] of what it shows.
+    /// What a device may use before the margin: [`crate::cost::options::SAFE_SHARE`] of what it shows.
     pub usable_memory_bytes: f64,
     /// Whether every stage keeps the margin.
     pub fits: bool,
@@ -186,20 +187,24 @@ impl<'a> Estimator<'a> {
         Self { model, spine, pool, job, pricer: Pricer::new(pool, job, options).beside(spine), flops_per_token }
     }
 
-    /// Memory that a plan may allocate on one device so that it is safe: see [`options::SAFE_SHARE`].
+    /// Memory that a plan may allocate on one device so that it is safe: see [`crate::cost::options::SAFE_SHARE`].
     pub fn allocatable(&self) -> f64 {
         let workspace = self.pricer.options().software.workspace;
-        ((self.usable() - options::CONTEXT_MEMORY.0) / self.pricer.options().software.allocator - workspace).max(0.0)
+        ((self.usable() - self.figures().context_bytes) / self.pricer.options().software.allocator - workspace).max(0.0)
     }
 
     fn usable(&self) -> f64 {
-        self.job.memory_limit.unwrap_or(self.pool.device.memory).0 * options::SAFE_SHARE
+        self.job.memory_limit.unwrap_or(self.pool.device.memory).0 * self.figures().safe_share
+    }
+
+    fn figures(&self) -> Figures {
+        self.pricer.options().figures
     }
 
     /// Growth of the iteration by stragglers.
     pub fn jitter(&self) -> f64 {
         let nodes = (self.pool.devices as f64 / self.pool.devices_per_node as f64).max(1.0);
-        1.0 + options::JITTER_PER_DOUBLING * nodes.log2()
+        1.0 + self.figures().jitter_per_doubling * nodes.log2()
     }
 
     /// Checks that `plan` covers the spine in order on the pool's devices.
@@ -329,7 +334,7 @@ impl<'a> Estimator<'a> {
                 time,
                 memory,
                 in_flight: rank.in_flight,
-                margin: 1.0 - memory.reserved_bytes / (self.usable() / options::SAFE_SHARE),
+                margin: 1.0 - memory.reserved_bytes / (self.usable() / self.figures().safe_share),
             });
         }
         let peak = stages.iter().map(|s| s.memory.reserved_bytes).fold(0.0, f64::max);
@@ -436,7 +441,7 @@ impl<'a> Estimator<'a> {
             + transient
             + self.pricer.options().software.workspace;
         memory.reserved_bytes =
-            memory.allocated_bytes * self.pricer.options().software.allocator + options::CONTEXT_MEMORY.0;
+            memory.allocated_bytes * self.pricer.options().software.allocator + self.figures().context_bytes;
         memory
     }
 }

@@ -1,5 +1,8 @@
 //! Plans, profiles and launches of other frameworks, read.
 
+pub mod deepspeed;
+pub mod even;
 pub mod galvatron;
 pub mod megatron;
 pub mod shell;
+pub mod torchtitan;

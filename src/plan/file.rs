@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 pub const SCHEMA: &str = "espalier/plan/1";
 
 /// Every key of the format.
-pub const KEYS: [&str; 20] = [
+pub const KEYS: [&str; 22] = [
     "schema",
     "question",
     "plan",
@@ -39,6 +39,8 @@ pub const KEYS: [&str; 20] = [
     "uniform",
     "layerwise_gain",
     "recommended",
+    "stability",
+    "against",
     "reasons",
     "placement",
     "schedule",

@@ -2,6 +2,7 @@
 
 use super::table::paragraph;
 use super::{Align, Style, Table, percent};
+use crate::accuracy::held_out::{HeldOut, SEEN};
 use crate::accuracy::{Quantity, Set};
 use std::fmt::Write;
 
@@ -58,5 +59,43 @@ pub fn accuracy(sets: &[Set], style: Style) -> String {
             out.push_str(&paragraph("  ", &format!("{count} {why}")));
         }
     }
+    out
+}
+
+/// Sources as if no constant had seen them; nothing where that was not asked for.
+pub fn held_out(sources: &[HeldOut], style: Style) -> String {
+    if sources.is_empty() {
+        return String::new();
+    }
+    let mut out = format!("\n{}\n", style.title("Held out by source, constants fitted anew to the others"));
+    let mut table = Table::new(&[
+        ("set", Align::Left),
+        ("rows", Align::Right),
+        ("in use", Align::Right),
+        ("some seen", Align::Right),
+        ("none seen", Align::Right),
+        ("median", Align::Right),
+        ("bias", Align::Right),
+        ("fitted on", Align::Right),
+    ]);
+    for s in sources {
+        table.row([
+            s.source.chars().take(40).collect(),
+            s.entirely.rows.to_string(),
+            percent(s.seen_all.mape),
+            s.calibrated.map(|c| percent(c.mape)).unwrap_or_default(),
+            percent(s.entirely.mape),
+            percent(s.entirely.median),
+            percent(s.entirely.bias),
+            s.fitted_on.to_string(),
+        ]);
+    }
+    out.push_str(&table.render(style));
+    let text = format!(
+        "mean errors with the constants in use, which have seen every source; with constants fitted to the other sources and to \
+         half of the source's rows, at most {SEEN}, on the rest of them; and with constants fitted to the other sources alone \
+         (with its median and bias)"
+    );
+    out.push_str(&paragraph("  ", &text));
     out
 }

@@ -1,31 +1,100 @@
 //! What a calibration found.
 
-use super::{Style, percent};
+use super::table::paragraph;
+use super::{Align, Style, Table, percent};
+use crate::accuracy::calibrate::robust::Fit;
 use crate::accuracy::calibrate::{Calibration, Quarantine};
+use crate::accuracy::log::Times;
+use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The whole report.
-pub fn calibration(found: &Calibration, unreadable: &[usize], style: Style) -> String {
+/// A file of measurements and what it changed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Measured {
+    /// The file.
+    pub file: String,
+    /// The fit.
+    #[serde(flatten)]
+    pub fit: Fit,
+    /// What was left out before it, with the reason.
+    pub left_out: Vec<(String, String)>,
+}
+
+/// Names listed before the rest is counted.
+const LISTED: usize = 12;
+
+fn why(why: Quarantine) -> &'static str {
+    match why {
+        Quarantine::BeyondPhysics => "faster than physics, or no number",
+        Quarantine::Outlier => "far from the others",
+    }
+}
+
+fn verdict(fitted: usize, held_out: usize, after: f64, before: f64, accepted: bool) -> String {
+    format!(
+        "{fitted} samples fitted it; {held_out} that it has not seen are off by {} (before: {}): {}",
+        percent(after),
+        percent(before),
+        if accepted { "accepted" } else { "refused, nothing changes" }
+    )
+}
+
+/// A calibration by the log of one plan.
+pub fn calibration(found: &Calibration, times: &Times, style: Style) -> String {
     let mut out = format!("{}\n", style.title("Calibration"));
     let _ = writeln!(out, "  kernels sustain {:.3} times what was assumed", found.factor);
-    let _ = writeln!(
-        out,
-        "  {} samples fitted it; {} that it has not seen are off by {} (before: {}): {}",
-        found.fitted,
-        found.held_out,
-        percent(found.error_after),
-        percent(found.error_before),
-        if found.accepted { "accepted" } else { "refused, nothing changes" }
-    );
-    for (i, seconds, why) in &found.quarantined {
-        let why = match why {
-            Quarantine::BeyondPhysics => "faster than the devices' peak, or no time",
-            Quarantine::Outlier => "far from the others",
-        };
-        let _ = writeln!(out, "  sample {} left out: {seconds:.4} s, {why}", i + 1);
+    let text = verdict(found.fitted, found.held_out, found.error_after, found.error_before, found.accepted);
+    let _ = writeln!(out, "  {text}");
+    for (i, seconds, reason) in &found.quarantined {
+        let _ = writeln!(out, "  sample {} left out: {seconds:.4} s, {}", i + 1, why(*reason));
     }
-    if !unreadable.is_empty() {
-        let _ = writeln!(out, "  lines without a usable time: {unreadable:?}");
+    if !times.unreadable.is_empty() {
+        let _ = writeln!(out, "  lines without a usable time: {:?}", times.unreadable);
+    }
+    if !times.other_runs.is_empty() {
+        let _ = writeln!(out, "  lines of other runs, left out: {:?}", times.other_runs);
+    }
+    out
+}
+
+/// Calibrations by topology, tests and runs.
+pub fn measured(topology: &[String], files: &[Measured], style: Style) -> String {
+    let mut out = String::new();
+    if !topology.is_empty() {
+        let _ = writeln!(out, "{}", style.title("Topology"));
+        topology.iter().for_each(|change| out.push_str(&paragraph("  ", change)));
+    }
+    for Measured { file, fit, left_out } in files {
+        let _ = writeln!(out, "{}", style.title(file));
+        let mut table = Table::new(&[
+            ("constant", Align::Left),
+            ("before", Align::Right),
+            ("after", Align::Right),
+            ("factor", Align::Right),
+        ]);
+        let number = |x: f64| if (1e-3..1e4).contains(&x) { format!("{x:.4}") } else { format!("{x:.3e}") };
+        for c in &fit.constants {
+            table.row([c.name.clone(), number(c.before), number(c.after), format!("{:.3}", c.factor)]);
+        }
+        out.push_str(&table.render(style));
+        let text = verdict(fit.fitted, fit.held_out, fit.error_after, fit.error_before, fit.accepted);
+        out.push_str(&paragraph("  ", &text));
+        for q in fit.quarantined.iter().take(LISTED) {
+            let measured = q.measured_s.map_or("no number".to_owned(), |s| format!("{s:.6} s"));
+            let text = format!("{} left out: {measured} against {:.6} s, {}", q.name, q.price_s, why(q.why));
+            out.push_str(&paragraph("  ", &text));
+        }
+        if fit.quarantined.len() > LISTED {
+            let _ = writeln!(out, "  and {} more", fit.quarantined.len() - LISTED);
+        }
+        let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        left_out.iter().for_each(|(name, why)| reasons.entry(why).or_default().push(name));
+        for (why, names) in reasons {
+            let more = if names.len() > LISTED { format!(" and {} more", names.len() - LISTED) } else { String::new() };
+            let text = format!("not used: {}{more}: {why}", names[..names.len().min(LISTED)].join(", "));
+            out.push_str(&paragraph("  ", &text));
+        }
     }
     out
 }

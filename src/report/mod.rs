@@ -4,9 +4,11 @@
 
 mod accuracy;
 mod accuracy_html;
+mod against;
 mod breakdown;
 mod calibration;
 mod check;
+mod explain;
 mod galvatron;
 mod joint;
 mod launch;
@@ -23,10 +25,12 @@ mod style;
 mod table;
 mod versus;
 
-pub use accuracy::accuracy;
+pub use accuracy::{accuracy, held_out};
 pub use accuracy_html::accuracy_html;
-pub use calibration::calibration;
+pub use against::against;
+pub use calibration::{Measured, calibration, measured};
 pub use check::check;
+pub use explain::{explain, numbers};
 pub use galvatron::galvatron;
 pub use launch::{LaunchReport, better, launch, remarks};
 pub use layers::{Shape, shape};

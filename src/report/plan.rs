@@ -6,8 +6,9 @@ use super::{Align, Style, Table, breakdown, grouped, layers, percent, seconds, s
 use crate::estimate::Estimate;
 use crate::plan::{Plan, Spine};
 use crate::search::budget::Stop;
-use crate::space::answer::{Answer, NEAR_TIE, WORTH_IT};
+use crate::space::answer::{Answer, NEAR_TIE, Reason, WORTH_IT};
 use crate::space::planner::Inputs;
+use crate::space::stability::What;
 use crate::units::Seconds;
 use std::fmt::Write;
 
@@ -99,19 +100,25 @@ pub fn plan(answer: &Answer, inputs: &Inputs, style: Style) -> String {
     out.push('\n');
     out.push_str(&uniform(answer, inputs, &spine, style));
     out.push_str(&alternatives(answer, inputs, &spine, style));
-    if !answer.reasons.is_empty() {
-        let _ = writeln!(out, "\n{}", style.title("Why"));
-        let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
-        for r in &answer.reasons {
-            table.row([r.dimension.to_owned(), r.reason.clone()]);
-        }
-        out.push_str(&table.render(style));
-    }
+    out.push_str(&why(&answer.reasons, style));
     out.push_str(&placement(answer, style));
     let _ = writeln!(out, "\n{}", style.title("How sure"));
     out.push_str(&search(answer, style));
+    out.push_str(&stability(answer, inputs, &spine, style));
     notes(&mut out, &answer.notes, style);
     out
+}
+
+/// Why each dimension is as it is.
+pub(super) fn why(reasons: &[Reason], style: Style) -> String {
+    if reasons.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
+    for r in reasons {
+        table.row([r.dimension.to_owned(), r.reason.clone()]);
+    }
+    format!("\n{}\n{}", style.title("Why"), table.render(style))
 }
 
 /// Remarks at the end of a report.
@@ -242,6 +249,60 @@ pub(super) fn stopped(stop: Stop) -> &'static str {
         Stop::Stalled => "nothing improved any more",
         Stop::Failed => "evaluations failed",
     }
+}
+
+/// Whether the choice stands within its intervals, and what keeps it from running out of memory.
+fn stability(answer: &Answer, inputs: &Inputs, spine: &Spine, style: Style) -> String {
+    let s = &answer.stability;
+    let either =
+        |t: f64| if t < 1.0 { format!("{} faster", percent(1.0 - t)) } else { format!("{} slower", percent(t - 1.0)) };
+    let [low, high] = s.times.map(either);
+    let mut out = match s.overtaken.iter().max_by(|a, b| a.faster.total_cmp(&b.faster)) {
+        _ if s.rivals == 0 => String::new(),
+        None => {
+            let text = format!(
+                "{}: the fastest of {} plans as well where kernels alone, or links alone, are {low} or {high} than assumed \
+                 (p10 and p90 of published runs)",
+                style.good("stable"),
+                s.rivals + 1
+            );
+            paragraph("  ", &text)
+        }
+        Some(worst) => {
+            let what = match worst.what {
+                What::Kernels => "kernels",
+                What::Links => "links",
+            };
+            let shape = shape(&worst.by, spine, &inputs.job);
+            let text = format!(
+                "{}: with {what} {} than assumed (within p10 to p90 of published runs) {}, {} per rank, is {} faster",
+                style.warn("not stable"),
+                either(worst.times),
+                shape.line(),
+                shape.batches(),
+                percent(worst.faster)
+            );
+            paragraph("  ", &text)
+        }
+    };
+    let m = &s.memory;
+    let text = if m.kept {
+        format!(
+            "Memory: one run in ten needs more than {} GB (p90), {} GB below what a device shows",
+            gigabytes(m.p90_bytes),
+            gigabytes(m.shown_bytes - m.p90_bytes)
+        )
+    } else {
+        format!(
+            "{}: one run in ten needs more than {} GB (p90), and a device shows {} GB; --memory {:.1}GB plans with that margin",
+            style.warn("memory may not do"),
+            gigabytes(m.p90_bytes),
+            gigabytes(m.shown_bytes),
+            m.limit_bytes / 1e9
+        )
+    };
+    out.push_str(&paragraph("  ", &text));
+    out
 }
 
 fn search(answer: &Answer, style: Style) -> String {

@@ -176,7 +176,28 @@ impl Config {
             .and_then(|v| v.as_u64().or_else(|| v.as_f64().filter(|x| x.fract() == 0.0 && *x >= 0.0).map(|x| x as u64)))
     }
 
-    fn on(&self, path: &str) -> bool {
+    /// A text of the file; none for `auto`.
+    pub fn text(&self, path: &str) -> Option<&str> {
+        self.field(path).and_then(Value::as_str).filter(|text| *text != "auto")
+    }
+
+    /// A number of the file that need not be whole.
+    pub fn real(&self, path: &str) -> Option<f64> {
+        self.field(path).and_then(Value::as_f64)
+    }
+
+    /// Whether the file has a field.
+    pub fn has(&self, path: &str) -> bool {
+        self.field(path).is_some()
+    }
+
+    /// Whether a part of ZeRO lies outside the devices: `offload_optimizer` or `offload_param`.
+    pub fn offloads(&self, part: &str) -> bool {
+        self.text(&format!("zero_optimization.{part}.device")).is_some_and(|device| device != "none")
+    }
+
+    /// Whether a switch of the file is on.
+    pub fn on(&self, path: &str) -> bool {
         self.field(path).and_then(Value::as_bool).unwrap_or(false)
     }
 

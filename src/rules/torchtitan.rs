@@ -142,7 +142,8 @@ impl Launch {
         self.values.get(&format!("parallelism.{field}")).and_then(|v| v.parse().ok()).unwrap_or(default)
     }
 
-    fn degree(&self, name: &str) -> i64 {
+    /// A degree by the name before `_parallel_degree`; 1 unless given.
+    pub fn degree(&self, name: &str) -> i64 {
         self.int(&format!("{name}_parallel_degree"), 1)
     }
 
@@ -151,12 +152,18 @@ impl Launch {
         self.degree("pipeline")
     }
 
-    fn number(&self, key: &str) -> Option<u64> {
+    /// A number by section and field, where one is given.
+    pub fn number(&self, key: &str) -> Option<u64> {
         self.values.get(key)?.parse().ok()
     }
 
+    /// A value by section and field, where one is given.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.values.get(key).map(String::as_str)
+    }
+
     /// Copies, shards, context, tensor, pipeline; the shards take the rest where they are -1.
-    fn sizes(&self) -> Known<[i64; 5]> {
+    pub fn sizes(&self) -> Known<[i64; 5]> {
         let (replicate, cp, tp, pp) =
             (self.int("data_parallel_replicate_degree", 1), self.degree("context"), self.degree("tensor"), self.pp());
         let shard = match self.int("data_parallel_shard_degree", -1) {
@@ -169,12 +176,13 @@ impl Launch {
         Ok([replicate, shard, cp, tp, pp])
     }
 
-    fn schedule(&self) -> &str {
+    /// The schedule by its name.
+    pub fn schedule(&self) -> &str {
         self.values.get("parallelism.pipeline_parallel_schedule").map_or("1F1B", String::as_str)
     }
 
     /// Virtual stages, where the layers per stage are given.
-    fn stages(&self) -> Known<Option<i64>> {
+    pub fn stages(&self) -> Known<Option<i64>> {
         let each = self.int("pipeline_parallel_layers_per_stage", 0);
         if each <= 0 {
             return Ok(None);

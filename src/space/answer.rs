@@ -1,5 +1,6 @@
 //! What planning answers: the plan and its price, what it was compared with, how good it is proven to be, and why.
 
+use super::stability::Stability;
 use crate::cost::CostOptions;
 use crate::estimate::Estimate;
 use crate::plan::Plan;
@@ -115,6 +116,8 @@ pub struct Answer {
     pub search: SearchReport,
     /// Other plans, best first.
     pub alternatives: Vec<Alternative>,
+    /// Whether the choice stands within what prices are known to.
+    pub stability: Stability,
     /// Why each dimension is as it is.
     pub reasons: Vec<Reason>,
     /// Where the stages stand, for clusters small enough to list.

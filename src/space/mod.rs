@@ -17,6 +17,7 @@ pub mod planner;
 pub mod profile;
 pub mod schedule;
 pub mod scheduled;
+pub mod stability;
 pub mod strategies;
 pub mod table;
 pub mod target;

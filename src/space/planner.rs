@@ -4,6 +4,7 @@ use super::answer::{Alternative, Answer, Infeasible, NEAR_TIE, Priced, ProvenBou
 use super::fast::Choice;
 use super::layerwise::LayerwiseSpace;
 use super::schedule::joint::JointAnswer;
+use super::stability::{memory_margin, stability};
 use super::target::TargetRules;
 use super::tasks::TaskKey;
 use super::uniform::{self, Uniform};
@@ -90,6 +91,8 @@ const AUTO_STEPS: u64 = 1 << 24;
 const HOPELESS: f64 = 1.5;
 /// Uniform plans kept as seeds and alternatives.
 const UNIFORM: usize = 32;
+/// Other plans that the choice is compared with where constants are off.
+const RIVALS: usize = 5;
 /// Clusters up to this size are listed device by device.
 pub(super) const LISTED_DEVICES: u64 = 64;
 
@@ -221,6 +224,7 @@ fn answer(
     let mut answer = compose(inputs, &space, &outcome, &best, &uniform, Timing { started, first_plan_s, backend })?;
     if inputs.search.schedule == Some(ScheduleChoice::Auto) {
         super::scheduled::schedule(inputs, &space, &outcome, &uniform, &mut answer, (interrupt, deadline))?;
+        answer.stability.memory = memory_margin(inputs, space.estimator.pool, &answer.estimate);
         answer.search.wall_s = started.elapsed().as_secs_f64();
     }
     Ok(answer)
@@ -254,6 +258,7 @@ fn nothing_fits(
         uniform: None,
         layerwise_gain: None,
         recommended: "uniform",
+        stability: stability(inputs, space.estimator.spine, space.estimator.pool, (&plan, &estimate), &[])?,
         bound: Some(ProvenBound { objective_s: bound, gap: estimate.iteration_time_s / bound - 1.0 }),
         space_size_log10: size,
         space_size: (size < 300.0).then(|| 10f64.powf(size)),
@@ -351,7 +356,11 @@ fn compose(
     };
     let gain = if shared { Some(0.0) } else { gain };
     let recommended = if gain.is_some_and(|g| g < WORTH_IT) { "uniform" } else { "layerwise" };
-    let alternatives = alternatives(space, outcome, uniform, (&plan, &estimate), inputs.search.top, shared)?;
+    let top = inputs.search.top;
+    let mut alternatives = alternatives(space, outcome, uniform, (&plan, &estimate), top.max(RIVALS), shared)?;
+    let rivals = &alternatives[..alternatives.len().min(RIVALS)];
+    let stability = stability(inputs, estimator.spine, estimator.pool, (&plan, &estimate), rivals)?;
+    alternatives.truncate(top.saturating_sub(1).max(1));
     let bound = outcome.bound.map(|b| {
         let b = b.min(estimate.iteration_time_s);
         ProvenBound { objective_s: b, gap: (estimate.iteration_time_s - b) / b }
@@ -366,6 +375,7 @@ fn compose(
         uniform: best_uniform,
         layerwise_gain: gain.map(|g| g.max(0.0)),
         recommended,
+        stability,
         bound,
         space_size_log10: size,
         space_size: (size < 300.0).then(|| 10f64.powf(size)),
@@ -432,7 +442,7 @@ fn alternatives(
         list.push(Alternative { plan, estimate: price, uniform, slower, near_tie: slower.abs() <= NEAR_TIE, gives_up });
     }
     list.sort_by(|a, b| a.estimate.iteration_time_s.total_cmp(&b.estimate.iteration_time_s));
-    list.truncate(top.saturating_sub(1).max(1));
+    list.truncate(top);
     Ok(list)
 }
 

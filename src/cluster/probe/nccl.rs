@@ -30,6 +30,8 @@ pub struct Table {
     pub reduces: bool,
     /// Lines by growing size.
     pub rows: Vec<Row>,
+    /// Lines of results without a size or a finite bandwidth.
+    pub unusable: u64,
 }
 
 impl Table {
@@ -58,7 +60,7 @@ pub fn parse(text: &str) -> Result<Table, InputError> {
     if text.trim_start().starts_with('{') {
         return json(&text);
     }
-    let mut table = Table { ranks: None, nodes: None, device: None, reduces: false, rows: Vec::new() };
+    let mut table = Table { ranks: None, nodes: None, device: None, reduces: false, rows: Vec::new(), unusable: 0 };
     let mut hosts: Vec<&str> = Vec::new();
     let mut columns = None;
     for (number, line) in text.lines().enumerate() {
@@ -111,7 +113,9 @@ pub fn parse(text: &str) -> Result<Table, InputError> {
 }
 
 fn finish(mut table: Table) -> Result<Table, InputError> {
+    let all = table.rows.len();
     table.rows.retain(|r| r.bytes > 0.0 && r.bus_bytes_per_s.is_finite());
+    table.unusable = (all - table.rows.len()) as u64;
     table.rows.sort_by(|a, b| a.bytes.total_cmp(&b.bytes));
     if table.rows.is_empty() {
         return Err(InputError::new(Kind::Syntax)
@@ -152,7 +156,7 @@ fn json(text: &str) -> Result<Table, InputError> {
         rows.push(Row { bytes, time_s: time * 1e-6, bus_bytes_per_s: bus * 1e9 });
     }
     let reduces = text.contains("all_reduce") || text.contains("reduce_scatter");
-    finish(Table { ranks: ranks.map(|n| n as u64), nodes: None, device: None, reduces, rows })
+    finish(Table { ranks: ranks.map(|n| n as u64), nodes: None, device: None, reduces, rows, unusable: 0 })
 }
 
 #[cfg(test)]

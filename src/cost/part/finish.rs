@@ -1,20 +1,17 @@
 //! From kernels and communication to a price: recomputation, ZeRO, the host, and what hides behind what.
 
 use super::{PartPrice, PassTime, Tally};
-use crate::cost::options;
 use crate::cost::states::{StateBytes, States};
 use crate::model::SublayerKind;
 use crate::plan::{PartClass, PartKind, Recompute};
 use crate::units::{Bytes, Seconds};
 
-/// What `communication` adds to `computation` that runs at the same time: both slow down while they overlap, and what does
-/// not fit stands alone (Miao 2022, Galvatron, section 3.4).
-pub(super) fn exposed(overlap: bool, communication: Seconds, computation: Seconds) -> Seconds {
-    if !overlap {
-        return communication;
-    }
+/// What `communication` adds to `computation` that runs at the same time: both slow down by `slowdown` while they overlap, and
+/// what does not fit stands alone (Miao 2022, Galvatron, section 3.4). Without a slow-down they do not overlap.
+pub(super) fn exposed(slowdown: Option<f64>, communication: Seconds, computation: Seconds) -> Seconds {
+    let Some(slowdown) = slowdown else { return communication };
     let together = communication.min(computation);
-    together * (options::OVERLAP_SLOWDOWN - 1.0) + (communication - together)
+    together * (slowdown - 1.0) + (communication - together)
 }
 
 /// Whether tokens are routed to experts.
@@ -25,7 +22,7 @@ pub(super) fn routed(part: &PartClass) -> bool {
 /// How much longer the host takes to issue a layer with routed experts: 9.2 ms forward and backward on H100 and on B200 alike
 /// (Megatron-Bridge, Qwen3-30B-A3B at micro-batch 1 without graphs: 29.45 and 28.19 s for 64 passes through 48 layers) against
 /// 2.4 of a dense one.
-pub(super) const ROUTED_HOST: f64 = 3.75;
+pub const ROUTED_HOST: f64 = 3.75;
 
 /// A pass takes no less than the host takes to issue it: the device waits where its kernels are shorter. Kernels and issue
 /// mix, so that near the crossing neither hides the other: the fourth root of the sum of fourth powers.
@@ -59,7 +56,8 @@ pub struct BasePrice {
     pub(super) shards: [Shards; 2],
     pub(super) per: StateBytes,
     pub(super) update_rate: f64,
-    pub(super) overlap: bool,
+    /// How much slower both run while communication and computation overlap; none where they do not.
+    pub(super) slowdown: Option<f64>,
     pub(super) data_overlap: bool,
     /// Bytes of buffers for weight gradients.
     pub(super) buffers: f64,
@@ -140,7 +138,7 @@ impl BasePrice {
         }
         // Gathers are prefetched and scatters left behind while neighbouring layers compute; reductions run behind the
         // backward pass of the last micro-batch, gathers of updated weights behind the first forward pass.
-        let hide = |communication, computation| exposed(self.overlap, communication, computation);
+        let hide = |communication, computation| exposed(self.slowdown, communication, computation);
         price.forward.data = hide(price.forward.data, price.forward.compute);
         price.backward.data = hide(price.backward.data, price.backward.compute);
         if self.data_overlap {

@@ -156,7 +156,7 @@ impl Pricer<'_> {
                 let act = k.streaming(Bytes(element * copies * f * products));
                 // Permutation into expert order and back: a read and a write of every copy each, scattered.
                 let moved = 4.0 * element * cut.own_tokens * top_k as f64 * i;
-                let permute = k.streaming(Bytes(moved * SCATTERED));
+                let permute = k.streaming(Bytes(moved * self.options.figures.scattered));
                 tally.forward += up + down + act + permute;
                 tally.backward += (up + down) * 2.0 + act * 1.5 + permute;
                 if self.software().selective.expert_activations {
@@ -250,7 +250,7 @@ fn score_bytes(software: &Software, element: f64) -> f64 {
 
 /// How much longer scattered rows take to move than contiguous ones: the tables of SimuMax's B200 have 0.19 to 0.51 of the
 /// memory bandwidth for permutations and 0.67 for element-wise operators (v1.2, read 2026-11).
-const SCATTERED: f64 = 0.67 / 0.35;
+pub const SCATTERED: f64 = 0.67 / 0.35;
 
 /// Chunk length of the gated delta rule's kernels (flash-linear-attention, 2025).
 const LINEAR_CHUNK: f64 = 64.0;

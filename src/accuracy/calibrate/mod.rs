@@ -5,6 +5,10 @@
 //! meets their median; the other half must be met better than before, else nothing changes. No kernel is ever let above its
 //! peak.
 
+pub mod links;
+pub mod robust;
+pub mod runs;
+
 use crate::cluster::{Device, Efficiency, Pool};
 use crate::cost::CostOptions;
 use crate::estimate::{EstimateError, Estimator};
@@ -58,6 +62,20 @@ pub enum CalibrationError {
     /// Too few samples are left.
     #[error("{0} usable samples, at least {FEWEST} are needed")]
     TooFew(usize),
+    /// More samples are left out than used.
+    #[error("{left_out} of {of} samples contradict the others: are these several runs?")]
+    Mixed {
+        /// Left out.
+        left_out: usize,
+        /// All.
+        of: usize,
+    },
+    /// All samples are off by so much that something else is wrong.
+    #[error("the samples are {0:.3e} times the price: other units, or another run?")]
+    Unbelievable(f64),
+    /// The measurement is of other machines.
+    #[error("{0}")]
+    Mismatch(String),
     /// The plan has no price.
     #[error(transparent)]
     Estimate(#[from] EstimateError),
@@ -106,7 +124,7 @@ pub fn scaled(device: &Device, factor: f64) -> Device {
     }
 }
 
-fn median(values: &[f64]) -> f64 {
+pub(super) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     super::statistics::quantile(&sorted, 0.5)
