@@ -47,7 +47,8 @@ fn commands_and_flags_that_do_not_exist_are_refused() {
     assert_eq!(run(&[]).code, 2);
     assert_eq!(run(&["check"]).code, 2);
     assert_eq!(run(&["plan", "--json", "--glob-batch", "3"]).error()["kind"], "unknown_name");
-    assert_eq!(run(&["plna", "--json"]).error()["help"], "did you mean `plan`?");
+    let near = run(&["plna", "--json"]).error()["help"].as_str().unwrap().to_owned();
+    assert!(near.starts_with("did you mean") && near.contains("`plan`"), "{near}");
     assert_eq!(run(&["check", "--json"]).error()["kind"], "missing_field");
 }
 

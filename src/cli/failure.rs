@@ -147,7 +147,7 @@ fn input_error(error: &clap::Error) -> InputError {
             }
             let near = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
             match near.into_iter().find_map(context) {
-                Some(near) => input.help(format!("did you mean `{near}`?")),
+                Some(near) => input.help(format!("did you mean `{}`?", near.replace(", ", "` or `"))),
                 None => input,
             }
         }
