@@ -1,7 +1,7 @@
 //! `espalier accuracy`: predictions against published measurements.
 
 use super::output::Output;
-use super::{ANSWERED, Ended};
+use super::{ANSWERED, Ended, input};
 use crate::accuracy::held_out::held_out;
 use crate::accuracy::{By, Constants, Quantity, compare, table};
 use crate::error::{InputError, Kind};
@@ -34,9 +34,10 @@ enum Compared {
 /// Arguments of `accuracy`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Table of measured runs, one a row
+    /// Table of measured runs, one a row: a path, or `runs.csv` or `memory.csv` of the folder `measured` where
+    /// ESPALIER_REFERENCE points [default: runs.csv there]
     #[arg(long, value_name = "CSV")]
-    data: PathBuf,
+    data: Option<PathBuf>,
     /// Compare times or memory; unless given, memory where the file's name says so
     #[arg(long, value_enum)]
     quantity: Option<Compared>,
@@ -59,12 +60,13 @@ pub(super) struct Args {
 
 /// Runs it.
 pub(super) fn run(args: &Args, output: &Output) -> Ended {
-    let mut rows = table::load(&args.data)?;
-    let beside = args.data.with_file_name("runs.csv");
-    if beside != args.data && beside.is_file() {
+    let data = input::published(args.data.as_deref(), "runs.csv").map_err(|e| e.at("--data"))?;
+    let mut rows = table::load(&data)?;
+    let beside = data.with_file_name("runs.csv");
+    if beside != data && beside.is_file() {
         table::complete(&mut rows, &table::load(&beside)?);
     }
-    let named_memory = args.data.file_stem().is_some_and(|s| s.to_string_lossy().contains("memory"));
+    let named_memory = data.file_stem().is_some_and(|s| s.to_string_lossy().contains("memory"));
     let quantity = match args.quantity {
         Some(Compared::Time) => Quantity::Time,
         Some(Compared::Memory) => Quantity::Memory,
@@ -72,7 +74,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
         None => Quantity::Time,
     };
     if rows.iter().all(|r| r.text("gpu").is_none()) {
-        let error = InputError::new(Kind::MissingField).at("gpu").in_file(args.data.display());
+        let error = InputError::new(Kind::MissingField).at("gpu").in_file(data.display());
         return Err(error.expected("a table of runs with columns such as `gpu`, `layers`, `tp`, `iter_time_s`").into());
     }
     let constants = if args.neutral { Constants::Neutral } else { Constants::Fitted };

@@ -6,7 +6,7 @@ use super::output::{Output, say};
 use super::progress::{Bar, interrupt};
 use super::question::QuestionArgs;
 use super::search::{SearchArgs, threads};
-use super::{ANSWERED, Ended, INTERRUPTED, values};
+use super::{ANSWERED, Ended, INTERRUPTED, input, values};
 use crate::accuracy::nearest::{Nearest, nearest};
 use crate::accuracy::table;
 use crate::error::{InputError, Kind};
@@ -19,7 +19,7 @@ use crate::search::checkpoint::Checkpointing;
 use crate::space::answer::Answer;
 use crate::space::planner::{Watch, plan};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Arguments of `plan`.
@@ -104,18 +104,8 @@ struct Document<'a> {
 
 /// The rows of a table of measured runs, by name or path.
 fn measured(name: &str) -> Result<Vec<table::Row>, InputError> {
-    let path = match name {
-        "published" => {
-            let Some(folder) = std::env::var_os("ESPALIER_REFERENCE") else {
-                let error = InputError::new(Kind::MissingField).at("--against").found(name);
-                return Err(error.expected(
-                    "a table of measured runs: name the folder that holds measured/runs.csv by ESPALIER_REFERENCE, or give the path of a CSV",
-                ));
-            };
-            PathBuf::from(folder).join("measured/runs.csv")
-        }
-        path => PathBuf::from(path),
-    };
+    let given = Some(Path::new(name)).filter(|_| name != "published");
+    let path = input::published(given, "runs.csv").map_err(|e| e.at("--against"))?;
     let rows = table::load(&path)?;
     if rows.iter().all(|r| r.text("gpu").is_none()) {
         let error = InputError::new(Kind::MissingField).at("gpu").in_file(path.display());

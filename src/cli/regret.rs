@@ -1,7 +1,7 @@
 //! `espalier regret`: whether the best price is that of the fastest plan.
 
 use super::output::Output;
-use super::{ANSWERED, Ended};
+use super::{ANSWERED, Ended, input};
 use crate::accuracy::{regret, table};
 use crate::error::{InputError, Kind};
 use crate::report;
@@ -11,9 +11,10 @@ use std::path::PathBuf;
 /// Arguments of `regret`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Table of groups of rival runs
+    /// Table of groups of rival runs: a path, or `ranking_groups.csv` of the folder `measured` where ESPALIER_REFERENCE
+    /// points [default: that one]
     #[arg(long, value_name = "CSV")]
-    data: PathBuf,
+    data: Option<PathBuf>,
     /// Table of the runs; unless given, `runs.csv` beside it
     #[arg(long, value_name = "CSV")]
     runs: Option<PathBuf>,
@@ -21,13 +22,18 @@ pub(super) struct Args {
 
 /// Runs it.
 pub(super) fn run(args: &Args, output: &Output) -> Ended {
-    let groups = table::load(&args.data)?;
+    let data = input::published(args.data.as_deref(), "ranking_groups.csv").map_err(|e| e.at("--data"))?;
+    let groups = table::load(&data)?;
     if groups.iter().all(|g| g.text("row_ids").is_none()) {
-        let error = InputError::new(Kind::MissingField).at("row_ids").in_file(args.data.display());
+        let error = InputError::new(Kind::MissingField).at("row_ids").in_file(data.display());
         return Err(error.expected("groups whose column `row_ids` names runs, separated by `;`").into());
     }
-    let runs = args.runs.clone().unwrap_or_else(|| args.data.with_file_name("runs.csv"));
+    let runs = args.runs.clone().unwrap_or_else(|| data.with_file_name("runs.csv"));
     let found = regret::regret(&groups, &table::load(&runs)?);
+    if found.groups.is_empty() {
+        let error = InputError::new(Kind::Inconsistent).at("row_ids").in_file(data.display());
+        return Err(error.expected(format!("rows of {} with times that can be priced", runs.display())).into());
+    }
     let mut document = json!({ "schema": "espalier/regret/1" });
     document["groups"] = json!(found.groups);
     document["mean_regret"] = json!(found.mean_regret);

@@ -313,7 +313,7 @@ rules! {
         Ok((!given).then(|| Fault::new("neither is").instead("train_micro_batch_size_per_gpu 1")))
     };
     batch_sizes_positive: "batch sizes and accumulation are numbers above zero" => |c| {
-        let bad = BATCHES.into_iter().find(|k| c.real(k).is_some_and(|n| !(n >= 1.0)));
+        let bad = BATCHES.into_iter().find(|k| c.real(k).is_some_and(|n| n < 1.0));
         Ok(bad.map(|k| Fault::new(format!("{k} {}", c.real(k).unwrap_or(0.0))).instead(format!("{k} 1"))))
     };
     batch_is_micro_times_steps_times_dp: "train_batch_size = micro-batch * gradient_accumulation_steps * data-parallel ranks" => batch;
