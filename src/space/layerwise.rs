@@ -432,18 +432,18 @@ impl Decompose for LayerwiseSpace<'_> {
                 Cuts::Fixed(
                     (0..p)
                         .map(|d| {
-                            let chunks = (0..key.chunks as usize).map(|c| (c, ranges[c * p + d].clone()));
-                            chunks
-                                .flat_map(|(c, range)| {
-                                    let (first, multiplier) = (range.start, live[d][c]);
-                                    range.map(move |item| FixedItem {
-                                        item,
-                                        multiplier,
-                                        lead: c == 0,
-                                        follows: item > first,
-                                    })
-                                })
-                                .collect()
+                            let chunks = || (0..key.chunks as usize).map(|c| (c, ranges[c * p + d].clone()));
+                            let mut items = Vec::with_capacity(chunks().map(|(_, range)| range.len()).sum());
+                            for (c, range) in chunks() {
+                                let (first, multiplier) = (range.start, live[d][c]);
+                                items.extend(range.map(|item| FixedItem {
+                                    item,
+                                    multiplier,
+                                    lead: c == 0,
+                                    follows: item > first,
+                                }));
+                            }
+                            items
                         })
                         .collect(),
                 )
