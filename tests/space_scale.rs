@@ -3,7 +3,10 @@
 mod planning;
 
 use espalier::job::Job;
+use espalier::search::decompose::Decompose;
+use espalier::search::erased::Erased;
 use espalier::search::exact::{ExactOutcome, ExactSettings, solve};
+use espalier::search::problem::{Bound, Problem};
 use espalier::space::planner::{Inputs, Watch, plan};
 use espalier::space::uniform;
 use planning::{config, machines, question};
@@ -33,6 +36,13 @@ fn a_thousand_layers_on_four_thousand_devices_have_a_plan_and_a_bound() {
     assert_eq!(a.plan.chunks.iter().map(|c| c.len()).sum::<usize>(), 1026);
 }
 
+fn above(bound: Bound) -> f64 {
+    match bound {
+        Bound::AtLeast(least) => least,
+        Bound::Infeasible => f64::INFINITY,
+    }
+}
+
 /// What exact search does until the gap is a twentieth, from the same kind of first incumbent as planning.
 fn work(layers: u32, fix: &[&str]) -> ExactOutcome {
     let mut inputs = like_layers(layers, 1024, "h100x8", 32);
@@ -42,7 +52,15 @@ fn work(layers: u32, fix: &[&str]) -> ExactOutcome {
         let seeds = uniform::seeds(&space, &uniform);
         space.set_seeds(seeds);
         let settings = ExactSettings { target_gap: 0.05, ..ExactSettings::default() };
-        solve(&space, &settings, &|| false, &mut |_, _| {})
+        // As planning does it: behind the type that backends are compiled for.
+        let erased = Erased::new(&space);
+        let tasks = erased.decompose().expect("it falls into tasks");
+        for task in 0..space.tasks() {
+            assert_eq!(tasks.task_bound(task), space.task_bound(task));
+            assert_eq!(tasks.priced_bound(task), space.priced_bound(task));
+        }
+        assert!((0..space.tasks()).any(|task| above(space.priced_bound(task)) > above(space.task_bound(task))));
+        solve(tasks, &settings, &|| false, &mut |_, _| {})
     });
     solved.unwrap_or_else(|e| panic!("{e}"))
 }

@@ -142,9 +142,10 @@ pub trait Decompose: Sync {
     fn tasks(&self) -> usize;
     /// A cheap bound on everything in the task.
     fn task_bound(&self, task: usize) -> Bound;
-    /// A better bound on everything in the task, once its options are priced: what it takes without looking at the chain.
-    fn priced_bound(&self, task: usize) -> Bound {
-        self.task_bound(task)
+    /// A bound on everything in the task once its options are priced, without a look at the chain; by default nothing more
+    /// than [`Decompose::task_bound`] is known.
+    fn priced_bound(&self, _task: usize) -> Bound {
+        Bound::AtLeast(f64::NEG_INFINITY)
     }
     /// The chain of a task; `None` when nothing in it is feasible.
     fn chain(&self, task: usize) -> Option<Chain<'_>>;

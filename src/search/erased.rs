@@ -111,6 +111,7 @@ trait Whole: Sync {
     fn decomposes(&self) -> bool;
     fn tasks(&self) -> usize;
     fn task_bound(&self, task: usize) -> Bound;
+    fn priced_bound(&self, task: usize) -> Bound;
     fn chain(&self, task: usize) -> Option<Chain<'_>>;
     fn assemble(&self, task: usize, solution: &ChainSolution) -> Option<AnySolution>;
     fn value(&self, task: usize, solution: &ChainSolution) -> f64;
@@ -190,6 +191,9 @@ where
     }
     fn task_bound(&self, task: usize) -> Bound {
         self.decompose().map_or(Bound::Infeasible, |d| d.task_bound(task))
+    }
+    fn priced_bound(&self, task: usize) -> Bound {
+        self.decompose().map_or(Bound::Infeasible, |d| d.priced_bound(task))
     }
     fn chain(&self, task: usize) -> Option<Chain<'_>> {
         self.decompose().and_then(|d| d.chain(task))
@@ -293,6 +297,9 @@ impl Decompose for Erased<'_> {
     }
     fn task_bound(&self, task: usize) -> Bound {
         self.0.task_bound(task)
+    }
+    fn priced_bound(&self, task: usize) -> Bound {
+        self.0.priced_bound(task)
     }
     fn chain(&self, task: usize) -> Option<Chain<'_>> {
         self.0.chain(task)
