@@ -24,7 +24,7 @@ use crate::model::{Stream, SublayerKind};
 use crate::plan::{LayerStrategy, Layout, PartClass, PartKind, Spine};
 use crate::units::{Bytes, Seconds};
 pub use finish::ROUTED_HOST;
-use finish::{Shards, exposed, routed};
+use finish::{Shards, exposed};
 pub use operators::SCATTERED;
 use serde::{Deserialize, Serialize};
 
@@ -158,7 +158,7 @@ impl<'a> Pricer<'a> {
         let waits = mesh.pipeline > 1 && strategy.tp > 1;
         match part.kind {
             PartKind::Layer | PartKind::Mtp => {
-                let issue = software.host_s * if routed(part) { self.options.figures.routed_host } else { 1.0 };
+                let issue = software.host_s * if part.routes() { self.options.figures.routed_host } else { 1.0 };
                 Seconds(issue + if waits { software.host_tensor_s * f64::from(strategy.tp) } else { 0.0 })
             }
             _ => Seconds::ZERO,

@@ -5,7 +5,7 @@ use super::even::{self, Degrees, Meant, decided, degree};
 use crate::error::{InputError, Kind};
 use crate::job::{Job, Optimizer, Precision, Storage};
 use crate::model::Model;
-use crate::plan::{LayerStrategy, Recompute, Spine};
+use crate::plan::{LayerStrategy, PartClass, Recompute, Spine};
 use crate::rules::deepspeed::Config;
 
 /// Optimizers with two moments.
@@ -57,7 +57,7 @@ pub fn meant(config: &Config, model: &Model, sequence: u64) -> Result<Meant, Inp
         notes.push("zero_hpz_partition_size: a second copy of the weights is not priced".to_owned());
     }
     let spine = Spine::new(model, &job);
-    if even::has_experts(&spine) {
+    if spine.classes.iter().any(PartClass::routes) {
         notes.push("the file says nothing of expert parallelism: every rank is taken to hold all experts".to_owned());
     }
     let stage = config.stage();

@@ -1,9 +1,7 @@
 //! Plans of launches that name degrees only: one strategy for all layers, layers spread evenly over the stages.
 
-use super::megatron::adapted;
 use crate::error::{InputError, Kind};
 use crate::job::Job;
-use crate::model::SublayerKind;
 use crate::plan::{LayerStrategy, PartKind, Plan, Spine};
 use crate::rules::Known;
 use crate::rules::megatron::offers::even_split;
@@ -63,11 +61,7 @@ pub fn plan(spine: &Spine, degrees: &Degrees) -> Result<Plan, InputError> {
             held += u64::from(is_layer(next));
             next += 1;
         }
-        let strategy = |part: usize| {
-            let class = spine.class_of(part);
-            let experts = class.sublayers.iter().any(|s| s.kind == SublayerKind::Moe);
-            adapted(&degrees.strategy, class.kind, experts)
-        };
+        let strategy = |part: usize| spine.class_of(part).adapt(&degrees.strategy);
         chunks.push(Plan::encode(first as u32, &(first..next).map(strategy).collect::<Vec<_>>()));
     }
     Ok(Plan {
@@ -94,9 +88,4 @@ pub fn decided<T>(value: Known<T>, what: &str) -> Result<T, InputError> {
 pub fn degree(what: &str, n: u64) -> Result<u32, InputError> {
     let wrong = || InputError::new(Kind::InvalidValue).at(what).found(n).expected("a number from 1 to 4294967295");
     u32::try_from(n).ok().filter(|n| *n > 0).ok_or_else(wrong)
-}
-
-/// Experts of the model, 0 for none.
-pub fn has_experts(spine: &Spine) -> bool {
-    spine.classes.iter().flat_map(|class| &class.sublayers).any(|s| s.kind == SublayerKind::Moe)
 }

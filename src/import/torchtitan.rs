@@ -4,7 +4,7 @@ use super::even::{self, Degrees, Meant, decided, degree};
 use crate::error::{InputError, Kind};
 use crate::job::{Job, Precision, Storage};
 use crate::model::Model;
-use crate::plan::{LayerStrategy, Recompute, Spine};
+use crate::plan::{LayerStrategy, PartClass, Recompute, Spine};
 use crate::rules::torchtitan::Launch;
 
 /// Sequences of a rank, and tokens of a sequence, unless a flag says otherwise (`config/job_config.py`, Training).
@@ -91,7 +91,7 @@ pub fn meant(launch: &Launch, model: &Model, sequence: Option<u64>) -> Result<Me
         }
     };
     let spine = Spine::new(model, &job);
-    let experts = even::has_experts(&spine);
+    let experts = spine.classes.iter().any(PartClass::routes);
     let of = |name: &str, n: i64| degree(name, u64::try_from(n).unwrap_or(0));
     let strategy = LayerStrategy {
         tp: degree("tensor_parallel_degree", tp)?,

@@ -1,5 +1,6 @@
 //! The model as one sequence of parts that a pipeline can be cut through: tower stems, layers, embedding, head, MTP.
 
+use super::strategy::{LayerStrategy, Recompute};
 use crate::job::Job;
 use crate::model::{Lengths, Model, Op, Stream, Sublayer, SublayerKind};
 use serde::{Deserialize, Serialize};
@@ -40,6 +41,30 @@ pub struct PartClass {
     /// Whether that matrix is its own: `false` for a tied head or an MTP module, which hold a copy only when they stand
     /// on another stage than the owner.
     pub owns_vocab: bool,
+}
+
+impl PartClass {
+    /// Whether tokens are routed to experts.
+    pub fn routes(&self) -> bool {
+        self.sublayers.iter().any(|s| s.kind == SublayerKind::Moe)
+    }
+
+    /// `strategy` as far as it applies: experts only where there are some, recomputation only of layers, and of a module for
+    /// multi-token prediction only in part.
+    pub fn adapt(&self, strategy: &LayerStrategy) -> LayerStrategy {
+        let routes = self.routes();
+        LayerStrategy {
+            ep: if routes { strategy.ep } else { 1 },
+            etp: if routes { strategy.etp } else { 1 },
+            recompute: match (self.kind, strategy.recompute) {
+                (PartKind::Layer, any) => any,
+                (PartKind::Mtp, Recompute::Full) => Recompute::Selective,
+                (PartKind::Mtp, any) => any,
+                _ => Recompute::None,
+            },
+            ..*strategy
+        }
+    }
 }
 
 /// The sequence of parts.

@@ -4,7 +4,6 @@ use super::answer::{Reason, StagePlacement};
 use super::layerwise::LayerwiseSpace;
 use super::planner::Inputs;
 use super::strategies::Divisors;
-use super::uniform::adapt;
 use crate::cost::Group;
 use crate::estimate::Estimate;
 use crate::plan::{Chunk, LayerStrategy, Layout, PartKind, Plan, Recompute, Run};
@@ -78,7 +77,7 @@ fn variant(space: &LayerwiseSpace, plan: &Plan, change: &dyn Fn(&mut LayerStrate
         for (part, strategy) in chunk.parts() {
             let class = estimator.spine.class_of(part);
             let d = Divisors::of(class, estimator.job);
-            let s = adapt(strategy, class, d.experts > 0);
+            let s = class.adapt(strategy);
             if !n.is_multiple_of(s.model_ways())
                 || !n.is_multiple_of(u64::from(s.ep) * u64::from(s.etp))
                 || !d.allow(&s)

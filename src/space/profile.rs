@@ -4,7 +4,6 @@
 //! parallelism divides further. Devices differ in nothing that matters here.
 
 use super::strategies::Divisors;
-use super::uniform::adapt;
 use crate::cluster::{ClusterError, instances};
 use crate::cost::{CostOptions, Mesh, Pricer};
 use crate::error::InputError;
@@ -178,7 +177,7 @@ fn memory_on(model: &Model, job: &Job, nodes: u64) -> Result<Vec<MemoryProfile>,
         for part in &spine.parts {
             let (class, d) = (&spine.classes[*part as usize], &divisors[*part as usize]);
             let price = |recompute| {
-                let s = adapt(&LayerStrategy { recompute, ..s }, class, d.experts > 0);
+                let s = class.adapt(&LayerStrategy { recompute, ..s });
                 d.allow(&s).then(|| pricer.price(class, &s, mesh))
             };
             let (Some(none), Some(selective), Some(full)) =

@@ -6,8 +6,9 @@
 use super::strategies::enumerate;
 use crate::cost::{Mesh, PartPrice};
 use crate::estimate::Estimator;
-use crate::plan::{LayerStrategy, Layout, PartClass};
+use crate::plan::{LayerStrategy, Layout, PartClass, PartKind, Spine};
 use crate::search::decompose::{COSTS, ChainOption, Cost};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Positions in a cost vector.
@@ -132,6 +133,12 @@ fn any_beats(front: &mut [usize], mut test: impl FnMut(usize) -> bool) -> bool {
 }
 
 impl Table {
+    /// Strategies of layers of any class, undominated in theirs.
+    pub fn of_layers(&self, spine: &Spine) -> BTreeSet<LayerStrategy> {
+        let classes = spine.classes.iter().zip(&self.classes).filter(|(part, _)| part.kind == PartKind::Layer);
+        classes.flat_map(|(_, class)| class.strategies.iter().copied()).collect()
+    }
+
     /// Prices all classes; `None` when some part has no strategy in this frame. `allowed` gets a strategy, the part,
     /// whether it has routed experts, and the frame.
     pub fn new(estimator: &Estimator, mesh: Mesh, allowed: &Allowed) -> Option<Self> {

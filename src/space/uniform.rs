@@ -7,10 +7,9 @@ use super::strategies::Divisors;
 use super::tasks::splits;
 use crate::cost::Mesh;
 use crate::estimate::closed::{ClosedForm, StageCost};
-use crate::plan::{LayerStrategy, PartClass, PartKind, Plan, Recompute};
+use crate::plan::{LayerStrategy, Plan, Recompute};
 use crate::search::decompose::ChainSolution;
 use rayon::prelude::*;
-use std::collections::BTreeSet;
 
 /// A uniform plan with its closed-form price.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,21 +22,6 @@ pub struct Uniform {
     pub strategy: LayerStrategy,
     /// Closed-form iteration time.
     pub objective: f64,
-}
-
-/// `strategy` as far as it applies to a part: experts only where there are some, recomputation only of layers.
-pub fn adapt(strategy: &LayerStrategy, part: &PartClass, experts: bool) -> LayerStrategy {
-    LayerStrategy {
-        ep: if experts { strategy.ep } else { 1 },
-        etp: if experts { strategy.etp } else { 1 },
-        recompute: match part.kind {
-            PartKind::Layer => strategy.recompute,
-            PartKind::Mtp if strategy.recompute != Recompute::Full => strategy.recompute,
-            PartKind::Mtp => Recompute::Selective,
-            _ => Recompute::None,
-        },
-        ..*strategy
-    }
 }
 
 /// How much worse than the best a uniform plan may be and still be listed.
@@ -156,13 +140,7 @@ fn of_frame(space: &LayerwiseSpace, mesh: Mesh, tasks: &[usize], experts: &[bool
     let mut best = known;
     let Some(table) = tasks.first().and_then(|t| space.table(*t)) else { return found };
     let plain = splits(spine, u64::from(mesh.pipeline));
-    let candidates: BTreeSet<LayerStrategy> = spine
-        .classes
-        .iter()
-        .zip(&table.classes)
-        .filter(|(part, _)| part.kind == PartKind::Layer)
-        .flat_map(|(_, class)| class.strategies.iter().copied())
-        .collect();
+    let candidates = table.of_layers(spine);
     let run_ends = run_ends(&spine.parts);
     let tasks: Vec<OfTask> = tasks.iter().map(|t| OfTask::new(space, *t)).collect();
     for strategy in candidates {
@@ -243,7 +221,7 @@ pub(super) fn prices(
     let estimator = &space.estimator;
     let mut list = Vec::with_capacity(experts.len());
     for (part, &experts) in estimator.spine.classes.iter().zip(experts) {
-        let adapted = adapt(strategy, part, experts);
+        let adapted = part.adapt(strategy);
         if !Divisors::of(part, estimator.job).allow(&adapted) || !space.allows(&adapted, part, experts, mesh) {
             return None;
         }
@@ -322,8 +300,7 @@ impl Uniform {
     /// As a plan.
     pub fn plan(&self, space: &LayerwiseSpace) -> Plan {
         let spine = space.estimator.spine;
-        let of_class = |class| adapt(&self.strategy, class, Divisors::of(class, space.estimator.job).experts > 0);
-        let strategies: Vec<LayerStrategy> = spine.classes.iter().map(of_class).collect();
+        let strategies: Vec<LayerStrategy> = spine.classes.iter().map(|class| class.adapt(&self.strategy)).collect();
         space.plan(self.task, &self.sizes, &|part| strategies[spine.parts[part as usize] as usize])
     }
 
@@ -334,7 +311,7 @@ impl Uniform {
         let spine = space.estimator.spine;
         let mut option_of = Vec::with_capacity(spine.classes.len());
         for (class, table) in spine.classes.iter().zip(&frame.table().classes) {
-            let wanted = adapt(&self.strategy, class, Divisors::of(class, space.estimator.job).experts > 0);
+            let wanted = class.adapt(&self.strategy);
             let price = space.estimator.pricer.price(class, &wanted, space.frame(self.task));
             let same = table.strategies.iter().position(|s| *s == wanted);
             let fitting = || {

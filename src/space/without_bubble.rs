@@ -6,10 +6,9 @@ use super::strategies::Divisors;
 use super::table::at;
 use super::tasks::splits;
 use super::uniform::{Uniform, prices};
-use crate::plan::{LayerStrategy, PartKind, Plan};
+use crate::plan::Plan;
 use crate::search::decompose::Cost;
 use rayon::prelude::*;
-use std::collections::BTreeSet;
 
 /// What is known of a question when schedules are free.
 #[derive(Debug, Clone, PartialEq)]
@@ -99,13 +98,7 @@ fn of_frame(
         return (bound, Vec::new());
     };
     let experts: Vec<bool> = spine.classes.iter().map(|c| Divisors::of(c, space.estimator.job).experts > 0).collect();
-    let strategies: BTreeSet<LayerStrategy> = spine
-        .classes
-        .iter()
-        .zip(&table.classes)
-        .filter(|(part, _)| part.kind == PartKind::Layer)
-        .flat_map(|(_, class)| class.strategies.iter().copied())
-        .collect();
+    let strategies = table.of_layers(spine);
     let held = (f64::from(mesh.pipeline).min(mesh.micro_batches as f64) * held).max(1.0);
     let room = space.estimator.allocatable() * f64::from(mesh.pipeline);
     let mut found: Vec<(f64, Uniform)> = Vec::new();

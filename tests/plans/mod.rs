@@ -4,8 +4,8 @@
 
 use espalier::cluster::{Pool, instances};
 use espalier::job::Job;
-use espalier::model::{Model, SublayerKind, presets};
-use espalier::plan::{Chunk, LayerStrategy, PartKind, Plan, Recompute, Spine};
+use espalier::model::{Model, presets};
+use espalier::plan::{Chunk, LayerStrategy, PartKind, Plan, Spine};
 use espalier::rules::megatron::offers::even_split;
 
 /// A question with its parts.
@@ -28,19 +28,7 @@ pub fn case(model: &str, machines: &str, batch: u64, sequence: u64) -> Case {
 
 /// `main` as far as it applies to part `i`.
 pub fn adapted(spine: &Spine, i: usize, main: &LayerStrategy) -> LayerStrategy {
-    let class = spine.class_of(i);
-    let experts = class.sublayers.iter().any(|s| s.kind == SublayerKind::Moe);
-    LayerStrategy {
-        ep: if experts { main.ep } else { 1 },
-        etp: if experts { main.etp } else { 1 },
-        recompute: match (class.kind, main.recompute) {
-            (PartKind::Layer, r) => r,
-            (PartKind::Mtp, Recompute::Full) => Recompute::Selective,
-            (PartKind::Mtp, r) => r,
-            _ => Recompute::None,
-        },
-        ..*main
-    }
+    spine.class_of(i).adapt(main)
 }
 
 /// The plan over an even cut; `None` where there are fewer layers than stages.

@@ -2,8 +2,7 @@
 
 use super::{PartPrice, PassTime, Tally};
 use crate::cost::states::{StateBytes, States};
-use crate::model::SublayerKind;
-use crate::plan::{PartClass, PartKind, Recompute};
+use crate::plan::{PartKind, Recompute};
 use crate::units::{Bytes, Seconds};
 
 /// What `communication` adds to `computation` that runs at the same time: both slow down by `slowdown` while they overlap, and
@@ -12,11 +11,6 @@ pub(super) fn exposed(slowdown: Option<f64>, communication: Seconds, computation
     let Some(slowdown) = slowdown else { return communication };
     let together = communication.min(computation);
     together * (slowdown - 1.0) + (communication - together)
-}
-
-/// Whether tokens are routed to experts.
-pub(super) fn routed(part: &PartClass) -> bool {
-    part.sublayers.iter().any(|s| s.kind == SublayerKind::Moe)
 }
 
 /// How much longer the host takes to issue a layer with routed experts: 9.2 ms forward and backward on H100 and on B200 alike

@@ -4,7 +4,6 @@ mod model;
 mod plan;
 
 pub use model::{job, model_config};
-pub(crate) use plan::adapted;
 pub use plan::{Imported, plan};
 
 use super::shell::Script;

@@ -1,8 +1,8 @@
 //! The plan that a launch means: where Megatron puts each layer, with one strategy for all of them.
 
 use crate::error::{InputError, Kind};
+use crate::import::even::decided;
 use crate::plan::{LayerStrategy, PartKind, Plan, Recompute, Spine};
-use crate::rules::Known;
 use crate::rules::megatron::Launch;
 use crate::rules::megatron::layout::Layout;
 use crate::rules::megatron::offers::layout_of;
@@ -14,10 +14,6 @@ pub struct Imported {
     pub plan: Plan,
     /// What the plan cannot say of the launch.
     pub notes: Vec<String>,
-}
-
-fn decided<T>(value: Known<T>, what: &str) -> Result<T, InputError> {
-    value.map_err(|_| InputError::new(Kind::MissingField).at(what).help("the arguments do not decide it"))
 }
 
 fn small(value: u64, what: &str) -> Result<u32, InputError> {
@@ -70,21 +66,6 @@ fn strategy(l: &Launch, notes: &mut Vec<String>) -> Result<LayerStrategy, InputE
         zero: if replicas > 1 { sharded } else { 0 },
         recompute,
     })
-}
-
-/// `strategy` as far as it applies to a part.
-pub(crate) fn adapted(strategy: &LayerStrategy, kind: PartKind, experts: bool) -> LayerStrategy {
-    LayerStrategy {
-        ep: if experts { strategy.ep } else { 1 },
-        etp: if experts { strategy.etp } else { 1 },
-        recompute: match (kind, strategy.recompute) {
-            (PartKind::Layer, any) => any,
-            (PartKind::Mtp, Recompute::Full) => Recompute::Selective,
-            (PartKind::Mtp, any) => any,
-            _ => Recompute::None,
-        },
-        ..*strategy
-    }
 }
 
 /// Stages of the launch as symbols, whatever flags say so.
@@ -146,8 +127,7 @@ pub fn plan(l: &Launch, spine: &Spine) -> Result<Imported, InputError> {
             && (in_chunk < wanted || !is_layer(next) && (x == 0 || in_chunk == wanted && in_chunk > 0))
         {
             let class = &spine.classes[spine.parts[next] as usize];
-            let has_experts = class.sublayers.iter().any(|s| s.kind == crate::model::SublayerKind::Moe);
-            let mut s = adapted(&all, class.kind, has_experts);
+            let mut s = class.adapt(&all);
             if is_layer(next) {
                 if full && in_chunk >= per_chunk {
                     s.recompute = Recompute::None;
@@ -162,9 +142,7 @@ pub fn plan(l: &Launch, spine: &Spine) -> Result<Imported, InputError> {
         if here > 0 || last {
             let take = if last { spine.parts.len() - next } else { here.min(spine.parts.len().saturating_sub(next)) };
             for _ in 0..take {
-                let class = &spine.classes[spine.parts[next] as usize];
-                let has_experts = class.sublayers.iter().any(|s| s.kind == crate::model::SublayerKind::Moe);
-                strategies.push(adapted(&all, class.kind, has_experts));
+                strategies.push(spine.class_of(next).adapt(&all));
                 next += 1;
             }
         }
