@@ -1,22 +1,16 @@
 //! `espalier check --megatron|--deepspeed|--torchtitan`: what somebody runs today, judged.
 
+use super::launch_price::{Priced, price, price_meant};
 use super::output::Output;
-use super::question::inputs as resolve;
 use super::{ANSWERED, DOES_NOT_FIT, Ended, Failure, ILLEGAL, input, values};
-use crate::cost::CostOptions;
 use crate::error::{InputError, Kind};
-use crate::import::even::Meant;
 use crate::import::{self, megatron as import_megatron};
 use crate::model::Model;
-use crate::plan::file::self_contained;
-use crate::plan::{Plan, Spine};
-use crate::question::{ClusterSource, ModelSource, Question, SearchOptions};
+use crate::question::{ClusterSource, ModelSource};
 use crate::report;
 use crate::rules::megatron::{ADVICE, Launch, accepts, broken};
 use crate::rules::{Broken, Moment, deepspeed, torchtitan};
-use crate::space::check::{Checked, check};
-use crate::space::host::{HostMemory, offload};
-use crate::space::planner::{Inputs, Watch, plan};
+use crate::units::Bytes;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -52,6 +46,9 @@ pub(super) struct LaunchArgs {
     /// Where it runs; without it, machines of eight of the device that --arch means
     #[arg(long, value_name = "MACHINES|PATH")]
     pub cluster: Option<String>,
+    /// Memory of a node's host, e.g. 512GB, unless the machines say
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = values::memory)]
+    pub host_memory: Option<Bytes>,
 }
 
 impl LaunchArgs {
@@ -64,6 +61,7 @@ impl LaunchArgs {
             ("--seq", self.sequence.is_some()),
             ("--model", self.model.is_some()),
             ("--cluster", self.cluster.is_some()),
+            ("--host-memory", self.host_memory.is_some()),
         ];
         given.into_iter().find_map(|(flag, given)| given.then_some(flag))
     }
@@ -100,141 +98,6 @@ pub(super) fn megatron_launch(args: &LaunchArgs, given: &str) -> Result<Launch, 
     let of_cluster = device.and_then(|c| c.pools.first().map(|p| crate::export::megatron::arch(&p.device.name)));
     launch.arch = Ok(args.arch.or(of_cluster).unwrap_or(9));
     Ok(launch)
-}
-
-/// Machines of the device that a compute capability means.
-fn machines(arch: u64, world: u64) -> String {
-    let name = match arch {
-        0..=7 => "v100",
-        8 => "a100",
-        9 => "h100",
-        _ => "b200",
-    };
-    let node = (1..=8).rev().find(|n| world.is_multiple_of(*n)).unwrap_or(1);
-    let nodes = world / node;
-    if nodes == 1 { format!("{name}x{node}") } else { format!("{name}x{node}:{nodes}") }
-}
-
-/// The question that a launch answers.
-pub(super) fn question(args: &LaunchArgs, launch: &Launch) -> Result<(Question, Vec<String>), InputError> {
-    let (mut job, mut notes) = import_megatron::job(launch)?;
-    let model = match &args.model {
-        Some(name) => name.as_str().into(),
-        None => {
-            let (config, remarks) = import_megatron::model_config(launch)?;
-            notes.extend(remarks);
-            ModelSource::Inline { config, treat_as: None }
-        }
-    };
-    let cluster = match &args.cluster {
-        Some(name) => name.as_str().into(),
-        None => ClusterSource::Shorthand(machines(launch.arch.unwrap_or(9), launch.world.unwrap_or(1))),
-    };
-    if matches!(model, ModelSource::Preset(_) | ModelSource::Path { .. }) && !job.mtp {
-        job.mtp = false;
-    }
-    let search = SearchOptions { target: Some("megatron".to_owned()), ..SearchOptions::default() };
-    Ok((Question { model, cluster, job, search, folder: PathBuf::new() }, notes))
-}
-
-/// What a launch costs, and what would be better.
-pub(super) struct Priced {
-    pub question: Question,
-    pub inputs: Inputs,
-    pub checked: Checked,
-    pub better: Option<Better>,
-    pub host: Option<HostMemory>,
-    pub notes: Vec<String>,
-}
-
-/// The best plan for the same question and target.
-pub(super) struct Better {
-    pub answer: crate::space::answer::Answer,
-    pub faster: f64,
-}
-
-/// Prices a launch.
-pub(super) fn price(args: &LaunchArgs, launch: &Launch) -> Result<Priced, Failure> {
-    let (question, mut notes) = question(args, launch)?;
-    let mut inputs = resolve(&question, CostOptions::default())?;
-    if args.model.is_none() {
-        inputs.model.name = "the model of the arguments".to_owned();
-    } else {
-        notes.extend(differences(&inputs, launch));
-    }
-    let spine = Spine::new(&inputs.model, &inputs.job);
-    let imported = import_megatron::plan(launch, &spine)?;
-    notes.extend(imported.notes);
-    let fraction = launch.optimizer_offload_fraction().ok().flatten().unwrap_or(1.0);
-    let offloaded = launch.optimizer_cpu_offload().unwrap_or(false).then_some(fraction);
-    priced(&question, inputs, &imported.plan, offloaded, notes)
-}
-
-/// The plan of a launch, priced, and what would be better for the same question.
-fn priced(
-    question: &Question,
-    inputs: Inputs,
-    plan: &Plan,
-    offloaded: Option<f64>,
-    mut notes: Vec<String>,
-) -> Result<Priced, Failure> {
-    let mut checked = check(&inputs, plan)?;
-    let host = offloaded.map(|share| inputs.pool().map(|pool| offload(&mut checked, share, pool))).transpose()?;
-    if let Some(host) = &host {
-        let gb = |bytes: f64| format!("{:.0} GB", bytes / 1e9);
-        let has = host.available_bytes.map_or("unknown".to_owned(), gb);
-        notes.push(format!(
-            "host memory of a node: {} of optimizer states, {} at the peak with gradients and pinned copies, of {has}; time of the \
-             transfers is not priced",
-            gb(host.states_bytes),
-            gb(host.peak_bytes)
-        ));
-    }
-    Ok(Priced { host, question: self_contained(question)?, better: better(&inputs, &checked), inputs, checked, notes })
-}
-
-/// A launch that names degrees only, with the model and the machines of the arguments; `None` when no model is given.
-fn price_meant(
-    args: &LaunchArgs,
-    target: &str,
-    meaning: impl FnOnce(&Model) -> Result<Meant, InputError>,
-) -> Result<Option<Priced>, Failure> {
-    let Some(name) = &args.model else { return Ok(None) };
-    let model = ModelSource::from(name.as_str());
-    let Meant { job, plan, offloaded, notes } = meaning(&model.resolve(Path::new(""))?)?;
-    let cluster = match &args.cluster {
-        Some(name) => name.as_str().into(),
-        None => ClusterSource::Shorthand(machines(args.arch.unwrap_or(9), plan.devices)),
-    };
-    let search = SearchOptions { target: Some(target.to_owned()), ..SearchOptions::default() };
-    let question = Question { model, cluster, job, search, folder: PathBuf::new() };
-    let inputs = resolve(&question, CostOptions::default())?;
-    priced(&question, inputs, &plan, offloaded, notes).map(Some)
-}
-
-/// Where the sizes of the arguments are not those of the model.
-fn differences(inputs: &Inputs, launch: &Launch) -> Vec<String> {
-    let sizes = crate::export::megatron::Sizes::of(&inputs.model);
-    let number = |n: crate::rules::Known<Option<i64>>| n.ok().flatten().and_then(|n| u64::try_from(n).ok());
-    [
-        ("--hidden-size", number(launch.hidden_size()), sizes.hidden),
-        ("--num-attention-heads", number(launch.heads()), sizes.heads),
-        ("--ffn-hidden-size", number(launch.given_ffn()), sizes.ffn),
-        ("--num-experts", number(launch.given_experts()), sizes.experts.map_or(0, |e| e.0)),
-    ]
-    .into_iter()
-    .filter_map(|(flag, said, is)| said.filter(|n| *n != is).map(|n| format!("{flag} {n} is not the model's {is}")))
-    .collect()
-}
-
-/// The best plan for the same target that a short search finds.
-fn better(inputs: &Inputs, checked: &Checked) -> Option<Better> {
-    let mut inputs = inputs.clone();
-    inputs.search.backend = Some("random".to_owned());
-    inputs.search.max_evals = Some(1);
-    let answer = plan(&inputs, Watch { quick: true, ..Watch::default() }).ok()?;
-    let faster = checked.estimate.iteration_time_s / answer.estimate.iteration_time_s - 1.0;
-    (!checked.fits || faster > crate::space::answer::NEAR_TIE).then_some(Better { answer, faster })
 }
 
 fn derived(launch: &Launch) -> Value {
@@ -355,6 +218,7 @@ impl Judged {
                 }
             }
             document["host_memory"] = json!(p.host);
+            document["changes"] = json!(p.changes);
             document["notes"] = json!(p.notes);
             document["cluster_assumed"] = json!(args.cluster.is_none());
             if let Some(b) = &p.better {
@@ -373,6 +237,8 @@ impl Judged {
             if let Some(p) = &priced {
                 text.push('\n');
                 text.push_str(&report::check(&p.checked, None, &p.inputs, style));
+                text.push_str(&report::host(&p.host, style));
+                text.push_str(&report::changes(&p.changes, style));
                 let notes: Vec<&str> = p.notes.iter().map(String::as_str).collect();
                 text.push_str(&report::remarks(&notes, style));
                 if let Some(b) = &p.better {
@@ -384,7 +250,7 @@ impl Judged {
             }
             text
         })?;
-        let fits = |p: &Priced| p.checked.fits && p.host.is_none_or(|h| h.fits != Some(false));
+        let fits = |p: &Priced| p.checked.fits && p.host.fits != Some(false);
         Ok(match (self.runs(), &priced) {
             (false, _) => ILLEGAL,
             (true, Some(p)) if args.cluster.is_some() && !fits(p) => DOES_NOT_FIT,

@@ -1,6 +1,7 @@
 //! A plan that somebody has: a plan file, or the launch script of Megatron-LM that runs today.
 
-use super::check_launch::{LaunchArgs, question};
+use super::check_launch::LaunchArgs;
+use super::launch_price::question;
 use super::question::inputs as resolve;
 use super::{input, plan_file, values};
 use crate::cluster::instances;

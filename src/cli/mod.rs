@@ -17,6 +17,7 @@ mod failure;
 mod galvatron;
 mod given;
 mod input;
+mod launch_price;
 mod min_gpus;
 mod model;
 mod output;

@@ -33,6 +33,22 @@ impl Selective {
     /// Nothing yet.
     pub const NONE: Self =
         Self { scores: false, norms: false, activations: false, expert_activations: false, latent: false, mlp: false };
+
+    /// What Megatron's names of modules mean (`--recompute-modules`), and the names that mean more than is modelled.
+    pub fn of_modules<'a>(modules: impl IntoIterator<Item = &'a str>) -> (Self, Vec<&'a str>) {
+        let (mut selective, mut beyond) = (Self::NONE, Vec::new());
+        for module in modules {
+            match module {
+                "core_attn" => selective.scores = true,
+                "layernorm" => selective.norms = true,
+                "moe_act" => selective.expert_activations = true,
+                "mla_up_proj" => selective.latent = true,
+                "mlp" => selective.mlp = true,
+                other => beyond.push(other),
+            }
+        }
+        (selective, beyond)
+    }
 }
 
 /// Conventions of a framework.

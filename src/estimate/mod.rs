@@ -5,6 +5,7 @@
 
 pub mod chunks;
 pub mod closed;
+pub mod host;
 pub mod in_flight;
 pub mod numbers;
 pub mod scheduled;

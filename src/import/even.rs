@@ -1,6 +1,8 @@
 //! Plans of launches that name degrees only: one strategy for all layers, layers spread evenly over the stages.
 
+use crate::cost::Software;
 use crate::error::{InputError, Kind};
+use crate::estimate::host::Duties;
 use crate::job::Job;
 use crate::plan::{LayerStrategy, PartKind, Plan, Spine};
 use crate::rules::Known;
@@ -13,8 +15,10 @@ pub struct Meant {
     pub job: Job,
     /// The plan.
     pub plan: Plan,
-    /// Share of the optimizer that lies in host memory, if it does.
-    pub offloaded: Option<f64>,
+    /// Conventions of the framework under these settings.
+    pub software: Software,
+    /// What lies in host memory.
+    pub duties: Duties,
     /// What is priced otherwise than it runs, and what was assumed.
     pub notes: Vec<String>,
 }

@@ -1,6 +1,7 @@
 //! Plans, profiles and launches of other frameworks, read.
 
 pub mod deepspeed;
+pub mod deepspeed_estimator;
 pub mod even;
 pub mod galvatron;
 pub mod megatron;

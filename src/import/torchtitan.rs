@@ -1,7 +1,9 @@
 //! What flags of torchtitan mean (0.3.0): degrees, batches, recomputation. Defaults are those of its configuration classes.
 
 use super::even::{self, Degrees, Meant, decided, degree};
+use crate::cost::Software;
 use crate::error::{InputError, Kind};
+use crate::estimate::host::Duties;
 use crate::job::{Job, Precision, Storage};
 use crate::model::Model;
 use crate::plan::{LayerStrategy, PartClass, Recompute, Spine};
@@ -74,6 +76,13 @@ pub fn meant(launch: &Launch, model: &Model, sequence: Option<u64>) -> Result<Me
         _ if pp > 1 => 2,
         _ => 3,
     };
+    if pp > 1 && shard > 1 && reshard == "default" {
+        notes.push(
+            "weights stay gathered between the passes, torchtitan's default under a pipeline: else they are gathered again for every \
+             micro-batch (--parallelism.fsdp_reshard_after_forward always)"
+                .to_owned(),
+        );
+    }
     if replicate > 1 && shard > 1 {
         notes.push(format!("{replicate} copies of {shard} shards are priced as {dp} shards"));
     }
@@ -105,5 +114,13 @@ pub fn meant(launch: &Launch, model: &Model, sequence: Option<u64>) -> Result<Me
     };
     let micro_batches = local / micro * accumulated;
     let plan = even::plan(&spine, &Degrees { devices, pipeline: pp, chunks, micro_batches, strategy })?;
-    Ok(Meant { job, plan, offloaded: None, notes })
+    // Parameters are kept in fp32 and are their own master weights; a second copy in two bytes lives only where gathered
+    // weights stay (`training.dtype`, torchtitan 0.3.0 `config/configs.py`).
+    let master = launch.text("training.dtype").unwrap_or("float32") == "float32";
+    let half = master && job.precision != Precision::Fp32;
+    let software = match (half, zero) {
+        (true, 2) | (false, _) => Software::default(),
+        _ => Software { extra_optimizer: -2.0, ..Software::default() },
+    };
+    Ok(Meant { job, plan, software, duties: Duties::default(), notes })
 }

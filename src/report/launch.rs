@@ -1,11 +1,14 @@
 //! A launch that was judged: what it breaks and what would be valid, what will fail later, what it means.
 
+use super::number::gigabytes;
 use super::table::paragraph;
-use super::{Style, percent, seconds, shape};
+use super::{Align, Style, Table, percent, seconds, shape};
 use crate::plan::Spine;
 use crate::rules::Broken;
 use crate::space::answer::Answer;
+use crate::space::host::HostMemory;
 use crate::space::planner::Inputs;
+use crate::space::remedies::Remedy;
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -100,6 +103,64 @@ pub fn remarks(list: &[&str], style: Style) -> String {
     for remark in list {
         out.push_str(&paragraph("  ", remark));
     }
+    out
+}
+
+/// Host memory of the fullest node, a line for each thing that it holds.
+pub fn host(host: &HostMemory, style: Style) -> String {
+    if host.items.is_empty() {
+        return String::new();
+    }
+    let gb = |bytes: f64| format!("{} GB", gigabytes(bytes));
+    let mut out = format!("\n{}\n", style.title("Host memory of a node"));
+    for item in &host.items {
+        let when = match item.moment {
+            crate::estimate::host::Moment::Loading => " (while loading)",
+            crate::estimate::host::Moment::Training => "",
+            crate::estimate::host::Moment::Saving => " (while saving)",
+        };
+        let _ = writeln!(out, "  {:>9}  {}{when}", gb(item.bytes), item.what);
+    }
+    let text = match (host.available_bytes, host.fits) {
+        (Some(has), Some(false)) => format!(
+            "{} {} at the peak, a node has {}: host memory is the tightest constraint; at least {} are needed",
+            style.bad("does not fit:"),
+            gb(host.peak_bytes),
+            gb(has),
+            gb(host.peak_bytes)
+        ),
+        (Some(has), _) => format!("{} at the peak of the {} that a node has", gb(host.peak_bytes), gb(has)),
+        (None, _) => format!("{} at the peak; what a node has is not known (--host-memory)", gb(host.peak_bytes)),
+    };
+    out.push_str(&paragraph("  ", &text));
+    out
+}
+
+/// Single changes that help.
+pub fn changes(changes: &[Remedy], style: Style) -> String {
+    if changes.is_empty() {
+        return String::new();
+    }
+    let mut out = format!("\n{}\n", style.title("One change that would help"));
+    let mut table = Table::new(&[
+        ("change", Align::Left),
+        ("s/iteration", Align::Right),
+        ("slower", Align::Right),
+        ("GB", Align::Right),
+        ("free", Align::Right),
+        ("host GB", Align::Right),
+    ]);
+    for c in changes {
+        table.row([
+            c.change.clone(),
+            seconds(c.iteration_time_s),
+            percent(c.slower),
+            gigabytes(c.peak_memory_bytes),
+            percent(c.margin),
+            gigabytes(c.host_memory_bytes),
+        ]);
+    }
+    out.push_str(&table.render(style));
     out
 }
 

@@ -32,7 +32,7 @@ pub use calibration::{Measured, calibration, measured};
 pub use check::check;
 pub use explain::{explain, numbers};
 pub use galvatron::galvatron;
-pub use launch::{LaunchReport, better, launch, remarks};
+pub use launch::{LaunchReport, better, changes, host, launch, remarks};
 pub use layers::{Shape, shape};
 
 pub use min_gpus::min_gpus;

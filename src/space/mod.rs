@@ -15,6 +15,7 @@ pub mod moves;
 pub mod outer;
 pub mod planner;
 pub mod profile;
+pub mod remedies;
 pub mod schedule;
 pub mod scheduled;
 pub mod stability;

@@ -2,9 +2,11 @@
 
 mod model;
 mod plan;
+mod software;
 
 pub use model::{job, model_config};
 pub use plan::{Imported, plan};
+pub use software::{duties, software};
 
 use super::shell::Script;
 use crate::error::{InputError, Kind};

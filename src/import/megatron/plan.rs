@@ -39,16 +39,11 @@ fn strategy(l: &Launch, notes: &mut Vec<String>) -> Result<LayerStrategy, InputE
         u8::from(decided(l.distributed_optimizer(), "--use-distributed-optimizer")?)
     };
     let modules = decided(l.recompute_modules(), "--recompute-modules")?;
+    let scores = super::software(l)?.0.scores;
     let recompute = match decided(l.recompute(), "--recompute-granularity")? {
         "full" => Recompute::Full,
-        "selective" if modules == ["core_attn"] => Recompute::None,
-        "selective" => {
-            notes.push(format!(
-                "selective recomputation of {} is priced as that of norms and activations",
-                modules.join(", ")
-            ));
-            Recompute::Selective
-        }
+        "selective" if modules == ["core_attn"] && !scores => Recompute::None,
+        "selective" => Recompute::Selective,
         _ => Recompute::None,
     };
     if decided(l.cp_comm_type(), "--cp-comm-type")?.is_some_and(|list| list.iter().any(|t| t.starts_with("a2a")))

@@ -298,6 +298,10 @@ arguments! {
     switch early_attention_release = "ep_overlap_early_attn_memory_release";
     switch dispatch_wgrad_overlap = "overlap_dispatch_backward_with_experts_wgrad";
     word transformer_impl;
+    word attention_backend;
+    switch use_flash_attn;
+    int num_workers;
+    switch attention_mask_in_loader = "create_attention_mask_in_dataloader";
     int mtp = "mtp_num_layers";
     switch mla = "multi_latent_attention";
     int q_lora_rank;
