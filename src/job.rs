@@ -118,7 +118,7 @@ pub const LONGEST_SEQUENCE: u64 = 100_000_000;
 /// Most tokens of a run: a thousand times the largest published so far (about 1e14, 2026-11).
 const MOST_TOKENS: f64 = 1e17;
 /// Most load of one expert rank over the mean.
-const WORST_IMBALANCE: f64 = 1e4;
+pub const WORST_IMBALANCE: f64 = 1e4;
 
 /// A job that cannot be planned for.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

@@ -1,5 +1,6 @@
 //! `espalier calibrate`: a cluster file whose devices and links are as fast as the user's own runs and tests show.
 
+use super::kinds::FileKind;
 use super::output::Output;
 use super::{ANSWERED, Ended, Failure, input, plan_file};
 use crate::accuracy::calibrate::links::{of_table, of_topology};
@@ -70,6 +71,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
     }
     if let Some(path) = &args.output {
         can_save(path)?;
+        replaceable(path)?;
     }
     let mut done = Done::default();
     let cluster = match (&args.log, &args.plan) {
@@ -130,6 +132,23 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
         text
     })?;
     Ok(ANSWERED)
+}
+
+/// Only a cluster gives way to a cluster.
+fn replaceable(path: &Path) -> Result<(), InputError> {
+    if !path.is_file() {
+        return Ok(());
+    }
+    let text = read::text(path)?;
+    let known = read::parse::<ClusterFile>(&text, &path.display().to_string());
+    if known.is_ok() || text.trim().is_empty() {
+        return Ok(());
+    }
+    let error = match FileKind::of(&text) {
+        Some(kind) if kind != FileKind::Cluster => kind.instead_of("a cluster file, or a new name", path.display()),
+        _ => InputError::new(Kind::Unwritable).in_file(path.display()).expected("a cluster file, or a new name"),
+    };
+    Err(InputError { kind: Kind::Unwritable, help: Some("it is left as it is".into()), ..error })
 }
 
 fn write(path: &Path, cluster: &Cluster) -> Result<(), Failure> {

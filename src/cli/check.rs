@@ -67,6 +67,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
     if let Some(folder) = &args.galvatron {
         return galvatron::check_file(&args.as_galvatron, folder, path, output);
     }
+    args.as_galvatron.refuse()?;
     let name = path.display().to_string();
     let text = input::text(path)?;
     if galvatron::is_plan(&text) {

@@ -129,7 +129,8 @@ pub(super) fn run(args: &LaunchArgs, output: &Output) -> Ended {
             "world": config.world.ok(), "data_parallel": config.dp().ok(), "zero_stage": config.stage(),
             "train_batch_size": batches.map(|b| b.0), "micro_batch": batches.map(|b| b.1), "micro_batches": batches.map(|b| b.2),
         });
-        let judged = Judged::new("deepspeed", deepspeed::VERSION, refused, later, derived);
+        let advice = deepspeed::ADVICE.broken(&config);
+        let judged = Judged { advice, ..Judged::new("deepspeed", deepspeed::VERSION, refused, later, derived) };
         let meaning = |model: &Model| {
             let missing = || InputError::new(Kind::MissingField).at("--seq").expected("tokens of a sequence");
             import::deepspeed::meant(&config, model, args.sequence.ok_or_else(missing)?).map_err(named)
@@ -138,12 +139,7 @@ pub(super) fn run(args: &LaunchArgs, output: &Output) -> Ended {
         return judged.answer(args, priced, "--model and --seq say what is trained", output);
     }
     if let Some(given) = &args.torchtitan {
-        let (words, said) = torchtitan_words(&text_or_file(given)?)?;
-        let mut launch = torchtitan::Launch::parse(&words, args.world.or(said))?;
-        if let Some(model) = &args.model {
-            let model = ModelSource::from(model.as_str()).resolve(Path::new(""))?;
-            launch.layers = Ok(crate::export::megatron::Sizes::of(&model).layers);
-        }
+        let launch = torchtitan_launch(&text_or_file(given)?, args.world, args.model.as_deref())?;
         let (refused, later) = (torchtitan::BOOK.broken(&launch), torchtitan::UNCHECKED.broken(&launch));
         let derived = json!({ "world": launch.world.ok(), "stages": launch.pp() });
         let judged = Judged::new("torchtitan", torchtitan::VERSION, refused, later, derived);
@@ -152,6 +148,21 @@ pub(super) fn run(args: &LaunchArgs, output: &Output) -> Ended {
         return judged.answer(args, priced, "--model says what is trained", output);
     }
     Err(InputError::new(Kind::MissingField).at("--megatron").expected("a launch").into())
+}
+
+/// The launch that a line of flags means, or a script, for a model if one is named.
+pub(super) fn torchtitan_launch(
+    text: &str,
+    world: Option<u64>,
+    model: Option<&str>,
+) -> Result<torchtitan::Launch, InputError> {
+    let (words, said) = torchtitan_words(text)?;
+    let mut launch = torchtitan::Launch::parse(&words, world.or(said))?;
+    if let Some(model) = model {
+        let model = ModelSource::from(model).resolve(Path::new(""))?;
+        launch.layers = Ok(crate::export::megatron::Sizes::of(&model).layers);
+    }
+    Ok(launch)
 }
 
 /// Flags of a line, or of the script that runs `torchtitan.train`, with the ranks that its torchrun starts.
@@ -207,7 +218,7 @@ impl Judged {
         let mut document = json!({
             "schema": "espalier/check/1", "target": self.target, "version": self.version, "legal": self.legal,
             "broken_rules": refused.iter().chain(later).collect::<Vec<_>>(), "fails_later": later, "advice": advice,
-            "derived": derived,
+            "derived": derived, "runs": self.runs(),
         });
         if let Some(p) = &priced {
             document["question"] = json!(p.question);

@@ -2,7 +2,7 @@
 
 use super::given::{GivenArgs, load};
 use super::output::Output;
-use super::{ANSWERED, Ended};
+use super::{ANSWERED, Ended, Failure};
 use crate::report;
 use crate::space::why_not::terms;
 use serde_json::json;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// Arguments of `diff`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// A plan, or a launch script of Megatron-LM
+    /// A plan, a launch script of Megatron-LM, flags of torchtitan, or a configuration of DeepSpeed
     #[arg(value_name = "A")]
     first: PathBuf,
     /// Another one
@@ -24,14 +24,8 @@ pub(super) struct Args {
 /// Runs it.
 pub(super) fn run(args: &Args, output: &Output) -> Ended {
     let (a, b) = (load(&args.first, &args.given)?, load(&args.second, &args.given)?);
-    let name = |e: crate::space::planner::PlanError, path: &PathBuf| match e {
-        crate::space::planner::PlanError::Input(e) => {
-            crate::space::planner::PlanError::Input(e.in_file(path.display()))
-        }
-        other => other,
-    };
-    let first = a.check().map_err(|e| name(e, &args.first))?;
-    let second = b.check().map_err(|e| name(e, &args.second))?;
+    let first = a.check().map_err(|e| Failure::from(e).of_file(&args.first))?;
+    let second = b.check().map_err(|e| Failure::from(e).of_file(&args.second))?;
     let rows = terms(&first.estimate, &second.estimate);
     let mut notes: Vec<String> = a.notes.into_iter().chain(b.notes).collect();
     let same =

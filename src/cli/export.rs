@@ -1,6 +1,7 @@
 //! `espalier export`: a schedule file or a plan in the form of another tool.
 
 use super::given::GivenArgs;
+use super::kinds::{FileKind, otherwise};
 use super::output::{Output, say};
 use super::{ANSWERED, Ended, Failure, export_plan, galvatron, input, plan_file};
 use crate::error::{InputError, Kind};
@@ -103,7 +104,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
     for (flag, value) in [("--unit-us", args.unit_us.unwrap_or(UNIT_US)), ("--width", args.width)] {
         if !(value.is_finite() && value > 0.0 && value <= 1e9) {
             let error = InputError::new(Kind::InvalidValue).at(flag).found(value);
-            return Err(error.expected("a number above zero").into());
+            return Err(error.expected("a number above zero, at most 1e9").into());
         }
     }
     if let Some(form) = args.to.form() {
@@ -148,7 +149,11 @@ fn schedule(args: &Args, given: &str) -> Result<(String, Option<Vec<u32>>), Fail
             let (read, layers) = of_plan(args, given)?;
             ((read, Some(layers)), 1e6)
         }
-        _ => ((ScheduleFile::parse(given, &args.file.display().to_string())?, None), UNIT_US),
+        _ => {
+            let name = args.file.display().to_string();
+            let read = ScheduleFile::parse(given, &name).map_err(|e| otherwise(e, given, FileKind::Schedule, &name))?;
+            ((read, None), UNIT_US)
+        }
     };
     let (read, layers) = read;
     if let (Some(said), Some(has)) = (args.layers, layers)

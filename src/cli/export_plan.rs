@@ -2,7 +2,7 @@
 
 use super::given::{GivenArgs, load};
 use super::output::{Output, say};
-use super::{ANSWERED, Ended, ILLEGAL};
+use super::{ANSWERED, Ended, Failure, ILLEGAL};
 use crate::error::{InputError, Kind};
 use crate::export::view::View;
 use crate::export::{Form, megatron, write};
@@ -21,7 +21,8 @@ pub(super) fn run(
     output: &Output,
 ) -> Ended {
     let given = load(file, args)?;
-    let view = View::new(&given.inputs.model, &given.inputs.job, given.inputs.pool()?, &given.plan)?;
+    let view = View::new(&given.inputs.model, &given.inputs.job, given.inputs.pool()?, &given.plan)
+        .map_err(|e| Failure::from(e).of_file(file))?;
     let bundle = write(form, &view);
     // Exported lines of Megatron must pass its rules: what is broken here is broken in the plan.
     let broken: Vec<Broken> = match form {

@@ -28,6 +28,23 @@ pub(super) enum Failure {
     Internal(String),
 }
 
+impl Failure {
+    /// Names the file of what is wrong with a plan or its question; flags are in no file.
+    pub(super) fn of_file(self, path: &std::path::Path) -> Self {
+        const ROOTS: [&str; 7] = ["plan", "schedule", "question", "model", "cluster", "job", "search"];
+        let named = |e: InputError| {
+            let root = e.field.as_deref().and_then(|field| field.split(['.', '[']).next());
+            let inside = root.is_some_and(|root| ROOTS.contains(&root));
+            if inside { e.in_file(path.display()) } else { e }
+        };
+        match self {
+            Failure::Input(e) => Failure::Input(named(e)),
+            Failure::Illegal(e) => Failure::Illegal(named(e)),
+            other => other,
+        }
+    }
+}
+
 impl From<PlanError> for Failure {
     fn from(error: PlanError) -> Self {
         match error {

@@ -44,6 +44,21 @@ enum Model {
 }
 
 impl GalvatronArgs {
+    /// Refuses flags that mean something beside `--galvatron` only.
+    pub(super) fn refuse(&self) -> Result<(), InputError> {
+        let given = [
+            ("--cost-model", self.cost_model.is_some()),
+            ("--repairs", self.repairs.is_some()),
+            ("--set", !self.set.is_empty()),
+        ];
+        match given.into_iter().find(|(_, given)| *given) {
+            Some((flag, _)) => Err(InputError::new(Kind::MissingField)
+                .at("--galvatron")
+                .expected(format!("the folder with Galvatron's profiles, which {flag} is about"))),
+            None => Ok(()),
+        }
+    }
+
     fn repairs(&self) -> Result<Repairs, InputError> {
         match (self.cost_model, self.repairs) {
             (Some(Model::Galvatron), Some(some)) if some != Repairs::NONE => {

@@ -88,7 +88,8 @@ pub(super) fn price(args: &LaunchArgs, launch: &Launch) -> Result<Priced, Failur
     priced(&question, inputs, &imported.plan, &import_megatron::duties(launch)?, notes)
 }
 
-fn cost(software: Software) -> CostOptions {
+/// The usual prices under conventions.
+pub(super) fn cost(software: Software) -> CostOptions {
     CostOptions { software, ..CostOptions::default() }
 }
 

@@ -17,6 +17,7 @@ mod failure;
 mod galvatron;
 mod given;
 mod input;
+mod kinds;
 mod launch_price;
 mod min_gpus;
 mod model;
@@ -34,7 +35,7 @@ mod values;
 mod why_not;
 
 use crate::error::InputError;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::Failure;
 use output::{Color, Output};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -111,7 +112,12 @@ enum Command {
 pub fn main() -> ExitCode {
     let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
     let json = arguments.iter().skip(1).take_while(|a| *a != "--").any(|a| a == "--json");
-    let cli = match Cli::try_parse_from(&arguments) {
+    // A value such as -1 is for the flag's own reader to refuse.
+    let command = Cli::command().mut_subcommands(|command| {
+        command.mut_args(|a| if a.get_action().takes_values() { a.allow_negative_numbers(true) } else { a })
+    });
+    let parsed = command.try_get_matches_from(&arguments).and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(failure::usage(&error, json)),
     };

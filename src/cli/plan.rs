@@ -34,7 +34,7 @@ pub(super) struct Args {
     #[arg(long, value_enum, value_name = "WHICH", help_heading = "Schedule")]
     schedule: Option<ScheduleName>,
     /// Share by which input and weight gradients apart take longer than both in one, e.g. 3%
-    #[arg(long, value_name = "FRACTION", value_parser = values::fraction, help_heading = "Schedule")]
+    #[arg(long, value_name = "FRACTION", allow_hyphen_values = true, value_parser = values::fraction, help_heading = "Schedule")]
     split_penalty: Option<f64>,
     /// Most schedules to evaluate per plan that is looked at
     #[arg(long, value_name = "N", value_parser = values::evaluations, help_heading = "Schedule")]
@@ -119,6 +119,7 @@ pub(super) fn run(args: Args, output: &Output) -> Ended {
     if let Some(folder) = &args.galvatron {
         return galvatron::plan(&args.as_galvatron, folder, &args.search, args.output.as_deref(), output);
     }
+    args.as_galvatron.refuse()?;
     let mut question = args.question.question()?;
     args.search.change(&mut question.search);
     let options = &mut question.search;

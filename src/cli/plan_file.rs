@@ -1,6 +1,7 @@
 //! A plan file with the question that it answers, ready to be priced.
 
 use super::input;
+use super::kinds::{FileKind, otherwise};
 use super::question::inputs;
 use crate::cost::CostOptions;
 use crate::error::{InputError, Kind};
@@ -17,7 +18,7 @@ pub(super) fn read(path: &Path) -> Result<(PlanFile, Inputs), InputError> {
 /// Reads `text`, which came from `path`.
 pub(super) fn parse(text: &str, path: &Path) -> Result<(PlanFile, Inputs), InputError> {
     let name = path.display().to_string();
-    let file = PlanFile::parse(text, &name)?;
+    let file = PlanFile::parse(text, &name).map_err(|e| otherwise(e, text, FileKind::Plan, &name))?;
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
     let question = Question { folder, ..file.question };
     let cost = match &file.cost_options {

@@ -100,13 +100,17 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
     let most = switches.iter().map(|s| s.nodes.len() as u64).max();
     seen.nodes = hosts.as_ref().map(|h| h.len() as u64).or(most);
     if let Some(text) = &args.tasks_per_node {
-        let tasks = slurm::tasks_per_node(text)?;
+        let tasks = slurm::tasks_per_node(text).map_err(|e| e.at("--tasks-per-node"))?;
         if let Some(nodes) = seen.nodes.filter(|n| *n != tasks.len() as u64) {
             let error =
                 InputError::new(Kind::Inconsistent).at("--tasks-per-node").found(format!("{} nodes", tasks.len()));
             return Err(error.expected(format!("{nodes}, as the list of hosts has")).into());
         }
         seen.nodes = Some(tasks.len() as u64);
+        if tasks.contains(&0) {
+            let error = InputError::new(Kind::InvalidValue).at("--tasks-per-node").found(text);
+            return Err(error.expected("at least one task on every node").into());
+        }
         seen.devices = tasks.first().copied();
         if tasks.iter().any(|t| Some(t) != tasks.first()) {
             let error = InputError::new(Kind::Unsupported).at("--tasks-per-node").found(text);

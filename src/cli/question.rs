@@ -1,6 +1,7 @@
 //! The question that flags and files ask together: flags override the file, the file of no name is the built-in example.
 
 use super::input;
+use super::kinds::{FileKind, otherwise};
 use super::values;
 use crate::cost::CostOptions;
 use crate::error::{InputError, Kind};
@@ -82,7 +83,8 @@ impl QuestionArgs {
             (Some(path), _) => {
                 let text = input::text(path)?;
                 let folder = path.parent().map(std::path::Path::to_owned).unwrap_or_default();
-                let question = Question::parse(&text, &path.display().to_string())?;
+                let name = path.display().to_string();
+                let question = Question::parse(&text, &name).map_err(|e| otherwise(e, &text, FileKind::Question, &name))?;
                 // Paths of flags start from the working folder, paths of the file from its own.
                 absolute(Question { folder, ..question })
             }

@@ -1,6 +1,7 @@
 //! `espalier schedule`: search for a pipeline schedule, or judge a given one.
 
 use super::failure::Failure;
+use super::kinds::{FileKind, otherwise};
 use super::output::{Output, say};
 use super::progress::{Bar, interrupt};
 use super::{ANSWERED, DOES_NOT_FIT, Ended, INTERRUPTED, input, plan_file, values};
@@ -36,7 +37,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N")]
     micro_batches: Option<usize>,
     /// Times of forward, input gradient and weight gradient of one device for one micro-batch, in any unit
-    #[arg(long, value_name = "F:B:W", value_parser = times)]
+    #[arg(long, value_name = "F:B:W", allow_hyphen_values = true, value_parser = times)]
     times: Option<Times>,
     /// Latency of a hop between devices, in the same unit
     #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
@@ -54,7 +55,7 @@ pub(super) struct Args {
     #[arg(long, value_enum, value_name = "KIND")]
     backward: Option<BackwardName>,
     /// Share by which input and weight gradients apart take longer than both in one, e.g. 3%
-    #[arg(long, value_name = "FRACTION", value_parser = values::fraction)]
+    #[arg(long, value_name = "FRACTION", allow_hyphen_values = true, value_parser = values::fraction)]
     split_penalty: Option<f64>,
     /// What is to be short: `span` is the longest time of one device, for an optimizer that waits for nobody
     #[arg(long, value_enum, value_name = "WHAT")]
@@ -79,7 +80,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME", value_parser = backend, help_heading = "Search")]
     backend: Option<String>,
     /// Seed of everything random
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Search")]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = values::seed, help_heading = "Search")]
     seed: u64,
     /// Most distinct solutions to evaluate
     #[arg(long, value_name = "N", value_parser = values::evaluations, help_heading = "Search")]
@@ -88,7 +89,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "DURATION", value_parser = values::duration, help_heading = "Search")]
     max_time: Option<Seconds>,
     /// Stop when the schedule is proven to be this close to the best, e.g. 1%
-    #[arg(long, value_name = "FRACTION", value_parser = values::fraction, help_heading = "Search")]
+    #[arg(long, value_name = "FRACTION", allow_hyphen_values = true, value_parser = values::fraction, help_heading = "Search")]
     target_gap: Option<f64>,
     /// Do not start from known schedules
     #[arg(long, help_heading = "Search")]
@@ -130,6 +131,9 @@ enum ObjectiveName {
 #[derive(Debug, Clone, Copy)]
 struct Times([f64; 3]);
 
+/// Longer passes leave no room for the sum of many.
+const LONGEST: f64 = 1e15;
+
 fn times(text: &str) -> Result<Times, InputError> {
     let refuse = |found: &str| {
         let error = InputError::new(Kind::InvalidValue).found(found);
@@ -139,7 +143,11 @@ fn times(text: &str) -> Result<Times, InputError> {
     let [f, b, w] = parts.as_slice() else { return refuse(text) };
     let mut times = [0.0; 3];
     for (time, part) in times.iter_mut().zip([f, b, w]) {
-        let Ok(value) = part.trim().parse() else { return refuse(text) };
+        let Ok(value) = part.trim().parse::<f64>() else { return refuse(text) };
+        if !(0.0..=LONGEST).contains(&value) {
+            let error = InputError::new(Kind::InvalidValue).found(part.trim());
+            return Err(error.expected(format!("three times of 0 to {LONGEST:e}")));
+        }
         *time = value;
     }
     Ok(Times(times))
@@ -190,7 +198,8 @@ impl Args {
             (schedule, ScheduleQuestion { devices: p, micro_batches: m, ..UNIT })
         };
         if let Some(path) = &self.file {
-            let file = ScheduleFile::parse(&input::text(path)?, &path.display().to_string())?;
+            let (text, name) = (input::text(path)?, path.display().to_string());
+            let file = ScheduleFile::parse(&text, &name).map_err(|e| otherwise(e, &text, FileKind::Schedule, &name))?;
             let Some(question) = file.question else {
                 return self.under_written_costs(file.schedule, file.costs).map(Some);
             };

@@ -2,7 +2,7 @@
 
 use crate::cost::galvatron::{Repair, Repairs};
 use crate::error::{InputError, Kind};
-use crate::job::{LARGEST_BATCH, LONGEST_SEQUENCE, Optimizer, Precision, Storage};
+use crate::job::{LARGEST_BATCH, LONGEST_SEQUENCE, Optimizer, Precision, Storage, WORST_IMBALANCE};
 use crate::question::Constraint;
 use crate::units::{Bytes, ParseUnitError, Seconds};
 
@@ -82,8 +82,8 @@ pub(super) fn fraction(text: &str) -> Result<f64, InputError> {
 
 /// Load of the busiest expert rank over the mean.
 pub(super) fn imbalance(text: &str) -> Result<f64, InputError> {
-    let value = text.trim().parse::<f64>().ok().filter(|x| (1.0..=1e4).contains(x));
-    value.ok_or_else(|| refuse(text, "a factor of at least 1 (balanced)"))
+    let value = text.trim().parse::<f64>().ok().filter(|x| (1.0..=WORST_IMBALANCE).contains(x));
+    value.ok_or_else(|| refuse(text, format!("a factor of at least 1 (balanced), at most {WORST_IMBALANCE}")))
 }
 
 /// A precision by name.

@@ -8,13 +8,13 @@ use crate::error::{InputError, Kind};
 use crate::export::legal;
 use crate::export::megatron;
 use crate::export::view::View;
-use crate::question::Constraint;
+use crate::plan::{LayerStrategy, Recompute};
+use crate::question::{Constraint, Dim};
 use crate::report;
 use crate::rules::megatron::offers::{even_split, layout_of};
 use crate::rules::megatron::{Value as Argument, broken};
 use crate::rules::targets::{Shape, Target};
 use crate::rules::{Broken, Moment};
-use crate::space::check::check;
 use crate::space::planner::{PlanError, Watch, plan};
 use crate::space::why_not::{Place, terms};
 use serde_json::json;
@@ -23,7 +23,7 @@ use std::path::PathBuf;
 /// Arguments of `why-not`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The plan, or a launch script of Megatron-LM
+    /// The plan, a launch script of Megatron-LM, flags of torchtitan, or a configuration of DeepSpeed
     #[arg(value_name = "PLAN")]
     file: PathBuf,
     /// Tensor parallelism
@@ -176,14 +176,58 @@ fn refusal(target: Target, id: &'static str, demands: &'static str, why: String)
     }
 }
 
+/// What the plan has of each dimension that is asked for, where it is the same for all layers.
+fn has(given: &Given, dim: Dim) -> Option<String> {
+    let plan = &given.plan;
+    let view = View::new(&given.inputs.model, &given.inputs.job, given.inputs.pool().ok()?, plan).ok()?;
+    let s = view.main;
+    let same = |of: &dyn Fn(&LayerStrategy) -> String| {
+        let routed = view.layers.iter().filter(|s| s.ep * s.etp > 1 || !matches!(dim, Dim::Ep | Dim::Etp));
+        routed.clone().all(|other| of(other) == of(&s)).then(|| of(&s))
+    };
+    match dim {
+        Dim::Pp => Some(plan.pipeline.to_string()),
+        Dim::Vpp => Some(plan.chunks_per_stage.to_string()),
+        Dim::MicroBatch => Some(view.micro_batch().to_string()),
+        Dim::Tp => same(&|s| s.tp.to_string()),
+        Dim::Cp => same(&|s| s.cp.to_string()),
+        Dim::Ep => same(&|s| s.ep.to_string()),
+        Dim::Etp => same(&|s| s.etp.to_string()),
+        Dim::Zero => same(&|s| s.zero.to_string()),
+        Dim::Recompute => same(&|s| match s.recompute {
+            Recompute::None => "none".to_owned(),
+            Recompute::Selective => "selective".to_owned(),
+            Recompute::Full => "full".to_owned(),
+        }),
+        _ => None,
+    }
+}
+
 /// Runs it.
 pub(super) fn run(args: &Args, output: &Output) -> Ended {
+    answer(args, output).map_err(|failure| failure.of_file(&args.file))
+}
+
+fn answer(args: &Args, output: &Output) -> Ended {
     let wanted = args.wanted()?;
     let given = load(&args.file, &args.given)?;
     let name = args.target.clone().or(given.inputs.search.target.clone()).unwrap_or_else(|| "megatron".to_owned());
     let target: Target = name.parse()?;
     let asked: Vec<String> = wanted.iter().map(Constraint::to_string).collect();
     let asked = asked.join(" ");
+    let already = |c: &Constraint| has(&given, c.dim).is_some_and(|has| c.to_string() == format!("{}={has}", c.dim));
+    if wanted.iter().all(already) {
+        let checked = given.check()?;
+        let document = json!({
+            "schema": "espalier/why-not/1", "asked": asked, "target": target.name(), "answer": "same",
+            "fits": checked.fits, "slower": 0.0, "plan": checked.plan, "estimate": checked.estimate,
+        });
+        output.answer(&document, |_| {
+            let time = report::seconds(checked.estimate.iteration_time_s);
+            format!("{asked}: the plan has it already ({time} s per iteration)\n")
+        })?;
+        return Ok(ANSWERED);
+    }
     let list = args.broken(&given, target)?;
     if !list.is_empty() {
         let document = json!({
@@ -203,7 +247,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
         })?;
         return Ok(ILLEGAL);
     }
-    let checked = check(&given.inputs, &given.plan)?;
+    let checked = given.check()?;
     let mut inputs = given.inputs.clone();
     // The variant must be what is asked for; what else the question fixed stays, unless it is the same dimension.
     inputs.search.fix.retain(|old| wanted.iter().all(|new| new.dim != old.dim));

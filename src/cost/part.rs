@@ -253,7 +253,15 @@ impl<'a> Pricer<'a> {
         let cut = self.cut(part, strategy, samples);
         let tp_group = Group { size: u64::from(strategy.tp), stride: 1 };
         for sublayer in &part.sublayers {
-            let tally = self.sublayer(sublayer, &cut);
+            let mut tally = self.sublayer(sublayer, &cut);
+            let selective = self.software().selective;
+            if selective.mlp && sublayer.kind == SublayerKind::Mlp {
+                // What the branch reads stays, and the norm's output (Megatron-LM `--recompute-modules mlp`).
+                let stays = if selective.norms { 1.0 } else { 2.0 };
+                let boundary = part.boundary as f64 * cut.own_tokens * self.kernels.element;
+                tally.droppable = tally.droppable.max(tally.kept - stays * boundary);
+                tally.redo = tally.forward;
+            }
             self.communicate(part, &tally, strategy, &cut, &mut base.price);
             base.largest_redo = base.largest_redo.max(tally.droppable);
             base.whole.add(&tally);

@@ -155,7 +155,7 @@ impl Duties {
 
 /// The most that is held at once.
 pub fn peak(items: &[Item]) -> f64 {
-    let of = |moment| items.iter().filter(|i| i.moment == moment).map(|i| i.bytes).sum::<f64>();
+    let of = |moment| items.iter().filter(|i| i.moment == moment).map(|i| i.bytes).fold(0.0, |a, b| a + b);
     of(Moment::Loading).max(of(Moment::Training) + of(Moment::Saving))
 }
 

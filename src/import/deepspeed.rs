@@ -88,7 +88,7 @@ pub fn meant(config: &Config, model: &Model, sequence: u64) -> Result<Meant, Inp
         weights: offloaded.1 && stage == 3,
         live_bytes,
         // ZeRO-3 builds the model in pieces (`zero.Init`), others on every rank.
-        whole_model: (1..3).contains(&stage),
+        whole_model: (1..3).contains(&stage) && tp * pipeline == 1,
         gather: (gathers && stage == 3).then_some(Gather::Weights),
         loader: None,
     };

@@ -5,6 +5,9 @@
 use crate::estimate::host::PINNED;
 use crate::model::{Model, OpKind};
 
+/// Ranks of a node.
+const PER_NODE: f64 = 8.0;
+
 /// What they are asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Asked {
@@ -14,20 +17,22 @@ pub struct Asked {
     pub optimizer: bool,
     /// The weights are too.
     pub weights: bool,
-    /// Ranks, all on one node.
+    /// Ranks; nodes have eight.
     pub ranks: u64,
 }
 
 /// Bytes of a device and of the host of one node.
 pub fn needs(asked: &Asked, parameters: f64, largest_layer: f64) -> (f64, f64) {
     let ranks = asked.ranks.max(1) as f64;
+    let per_node = ranks.min(PER_NODE);
+    let share = per_node / ranks;
     let host = |bytes: f64| bytes * PINNED;
     match (asked.stage, asked.optimizer) {
-        (3, true) if asked.weights => (4.0 * largest_layer, host(18.0 * parameters)),
-        (3, true) => (4.0 * largest_layer + 2.0 * parameters / ranks, host(16.0 * parameters)),
-        (3, false) => (4.0 * largest_layer + 18.0 * parameters / ranks, host(4.0 * largest_layer * ranks)),
+        (3, true) if asked.weights => (4.0 * largest_layer, host(18.0 * parameters * share)),
+        (3, true) => (4.0 * largest_layer + 2.0 * parameters / ranks, host(16.0 * parameters * share)),
+        (3, false) => (4.0 * largest_layer + 18.0 * parameters / ranks, host(4.0 * largest_layer * per_node)),
         (_, true) => (2.0 * parameters, host(parameters * (4.0 * ranks).max(16.0))),
-        (_, false) => (2.0 * parameters + 18.0 * parameters / ranks, host(4.0 * parameters * ranks)),
+        (_, false) => (2.0 * parameters + 18.0 * parameters / ranks, host(4.0 * parameters * per_node)),
     }
 }
 

@@ -43,8 +43,16 @@ fn rules(out: &mut String, list: &[Broken]) {
 pub fn launch(report: &LaunchReport<'_>, style: Style) -> String {
     let mut out = String::new();
     let (name, version) = (report.target, report.version);
-    if report.refused.is_empty() {
+    if report.refused.is_empty() && report.later.is_empty() {
         let _ = writeln!(out, "{} {name} ({version}) takes this launch", style.good("legal:"));
+    } else if report.refused.is_empty() {
+        let n = report.later.len();
+        let things = if n == 1 { "1 thing" } else { "what follows" };
+        let _ = writeln!(
+            out,
+            "{} {name} ({version}) takes this launch without a word, and {things} in it will not do what it says",
+            style.bad("not to be run:")
+        );
     } else {
         let n = report.refused.len();
         let rules_word = if n == 1 { "rule is" } else { "rules are" };
@@ -53,7 +61,7 @@ pub fn launch(report: &LaunchReport<'_>, style: Style) -> String {
         rules(&mut out, report.refused);
     }
     if !report.later.is_empty() {
-        let _ = writeln!(out, "\n{}", style.bad("Not checked, and fails in training"));
+        let _ = writeln!(out, "\n{}", style.bad("Not checked by the framework: ignored, or fails in training"));
         rules(&mut out, report.later);
     }
     if let Value::Object(fields) = report.derived {

@@ -103,7 +103,7 @@ pub fn plan(answer: &Answer, inputs: &Inputs, style: Style) -> String {
     out.push_str(&why(&answer.reasons, style));
     out.push_str(&placement(answer, style));
     let _ = writeln!(out, "\n{}", style.title("How sure"));
-    out.push_str(&search(answer, style));
+    out.push_str(&search(answer, inputs, style));
     out.push_str(&stability(answer, inputs, &spine, style));
     notes(&mut out, &answer.notes, style);
     out
@@ -238,8 +238,9 @@ fn list(numbers: &[u64]) -> String {
 }
 
 /// Why a search stopped, in words.
-pub(super) fn stopped(stop: Stop) -> &'static str {
+pub(super) fn stopped(stop: Stop, asked: Option<u64>) -> &'static str {
     match stop {
+        Stop::Evaluations if asked.is_none() => "as many evaluations as are usual were made (--max-evals for more)",
         Stop::Optimal => "the best plan meets the bound",
         Stop::Exhausted => "nothing was left to try",
         Stop::Target => "the gap asked for was reached",
@@ -305,7 +306,7 @@ fn stability(answer: &Answer, inputs: &Inputs, spine: &Spine, style: Style) -> S
     out
 }
 
-fn search(answer: &Answer, style: Style) -> String {
+fn search(answer: &Answer, inputs: &Inputs, style: Style) -> String {
     let mut out = String::new();
     let s = &answer.search;
     match &answer.bound {
@@ -328,7 +329,7 @@ fn search(answer: &Answer, style: Style) -> String {
         grouped(s.evaluations as f64),
         grouped(s.cache_hits as f64),
         Seconds(s.wall_s),
-        stopped(s.stop_reason)
+        stopped(s.stop_reason, inputs.search.max_evals)
     );
     out.push_str(&paragraph("  ", &text));
     out

@@ -266,15 +266,21 @@ impl Config {
     }
 }
 
+/// Keys that nobody knows, with the nearest that somebody does.
 fn unknown(keys: impl Iterator<Item = String>, known: &[&str]) -> Option<Fault> {
     let bad: Vec<String> = keys.filter(|key| !known.contains(&key.as_str())).collect();
     let first = bad.first()?;
     let near = nearest(first, known.iter().copied()).map(|n| format!("`{n}`"));
-    let fault = Fault::new(bad.join(", "));
+    let fault = Fault::new(format!("`{}`", bad.join("`, `")));
     Some(match near {
         Some(near) => fault.instead(near),
         None => fault,
     })
+}
+
+/// Whether something reads `key` at the top of a configuration.
+pub fn reads(key: &str) -> bool {
+    KEYS.contains(&key)
 }
 
 fn zero_keys(c: &Config) -> Finding {
@@ -348,6 +354,11 @@ rules! {
         let device = c.field("zero_optimization.offload_optimizer.device").and_then(Value::as_str);
         fault_if(device.is_some_and(|d| d != "none") && c.stage() == 0, || "stage 0".to_owned())
     };
+}
+
+rules! {
+    /// What runs and does not do what it seems to.
+    ADVICE_RULES: Config, Run, "Rajbhandari 2020, ZeRO, section 5; deepspeedai/DeepSpeed issue 237";
     zero_saves_across_dp: "ZeRO saves across data-parallel ranks only" => |c| {
         let dp = c.dp()?;
         fault_if(c.stage() > 0 && dp == 1, || "one data-parallel rank".to_owned())
@@ -360,6 +371,10 @@ pub const VERSION: &str = "0.19.8";
 /// What DeepSpeed refuses.
 pub const BOOK: Book<Config> =
     Book { framework: "deepspeed", version: VERSION, date: "2026-11", chapters: &[CONFIG, ENGINE] };
+
+/// What runs and does not do what it seems to.
+pub const ADVICE: Book<Config> =
+    Book { framework: "deepspeed", version: VERSION, date: "2026-11", chapters: &[ADVICE_RULES] };
 
 /// What it does not check.
 pub const UNCHECKED: Book<Config> =

@@ -1,68 +1,11 @@
 //! torchtitan's parallelism (0.3.0, read 2026-11), from `--parallelism.*` flags or the fields of `ParallelismConfig`.
 
+mod flags;
+
 use super::{Book, Fault, Finding, Known, Undecided, divides, fault_if, listed, nearest as near, rules};
 use crate::error::{InputError, Kind, nearest};
+use flags::Flag;
 use std::collections::BTreeMap;
-
-/// Fields of `ParallelismConfig`, old and new names.
-const FIELDS: [&str; 26] = [
-    "data_parallel_replicate_degree",
-    "data_parallel_shard_degree",
-    "fsdp_reshard_after_forward",
-    "enable_fsdp_symm_mem",
-    "tensor_parallel_degree",
-    "enable_sequence_parallel",
-    "disable_loss_parallel",
-    "enable_async_tensor_parallel",
-    "spmd_backend",
-    "pipeline_parallel_degree",
-    "pipeline_parallel_split_points",
-    "module_fqns_per_model_part",
-    "pipeline_parallel_first_stage_less_layers",
-    "pipeline_parallel_last_stage_less_layers",
-    "pipeline_parallel_layers_per_stage",
-    "pipeline_parallel_schedule",
-    "pipeline_parallel_schedule_csv",
-    "pipeline_parallel_microbatch_size",
-    "num_pp_microbatches",
-    "context_parallel_degree",
-    "context_parallel_rotate_method",
-    "context_parallel_load_balancer",
-    "context_parallel_ptrr_mask_key",
-    "expert_parallel_degree",
-    "expert_tensor_parallel_degree",
-    "expert_parallel_comm_backend",
-];
-
-/// Sections of the flags.
-const SECTIONS: [&str; 23] = [
-    "parallelism",
-    "training",
-    "model",
-    "optimizer",
-    "lr_scheduler",
-    "checkpoint",
-    "activation_checkpoint",
-    "compile",
-    "quantize",
-    "comm",
-    "memory_estimation",
-    "fault_tolerance",
-    "experimental",
-    "validation",
-    "debug",
-    "metrics",
-    "profiling",
-    "job",
-    "float8",
-    "mx",
-    "dataloader",
-    "tokenizer",
-    "hf_assets",
-];
-
-/// Flags without a section: which function makes the configuration, and of which model.
-const WHOLE: [&str; 4] = ["module", "config", "model", "help"];
 
 /// Schedules with one stage per rank.
 const SINGLE: [&str; 2] = ["1F1B", "GPipe"];
@@ -84,7 +27,7 @@ impl Launch {
     /// Reads words such as `--parallelism.tensor_parallel_degree 8`.
     ///
     /// # Errors
-    /// A section or a field of `parallelism` that torchtitan does not know, a value that is missing.
+    /// A section or a field that torchtitan does not know, a value that is missing.
     pub fn parse<S: AsRef<str>>(words: &[S], world: Option<u64>) -> Result<Self, InputError> {
         let mut values = BTreeMap::new();
         let mut at = 0;
@@ -95,31 +38,16 @@ impl Launch {
             };
             let (name, attached) = flag.split_once('=').map_or((flag, None), |(n, v)| (n, Some(v.to_owned())));
             let name = name.replace('-', "_");
-            let Some((section, field)) = name.split_once('.') else {
-                if !WHOLE.contains(&name.as_str()) {
-                    return Err(InputError::unknown_name(&name, "a flag without a section", WHOLE).at(word));
+            let (section, field, off) = match flags::known(&name, word)? {
+                Flag::Field(section, field, off) => (section, field, off),
+                Flag::Whole => {
+                    // `--module m --config f` and the like choose the function that makes the configuration.
+                    if words.get(at).is_some_and(|w| !w.as_ref().starts_with("--")) && attached.is_none() {
+                        at += 1;
+                    }
+                    continue;
                 }
-                // `--module m --config f` and the like choose the function that makes the configuration.
-                if words.get(at).is_some_and(|w| !w.as_ref().starts_with("--")) && attached.is_none() {
-                    at += 1;
-                }
-                continue;
             };
-            if !SECTIONS.contains(&section) {
-                return Err(InputError::unknown_name(section, "a section of torchtitan", SECTIONS).at(word));
-            }
-            let (field, off) = match field.strip_prefix("no_") {
-                Some(positive) if FIELDS.contains(&positive) => (positive, true),
-                _ => (field, false),
-            };
-            if section == "parallelism" && !FIELDS.contains(&field) {
-                let error =
-                    InputError::new(Kind::UnknownName).at(word).found(field).expected("a field of ParallelismConfig");
-                return Err(match nearest(field, FIELDS) {
-                    Some(near) => error.help(format!("did you mean `--parallelism.{near}`?")),
-                    None => error,
-                });
-            }
             let next = words.get(at).map(AsRef::as_ref).filter(|w| !w.starts_with("--"));
             let value = match (attached, next) {
                 (Some(value), _) => value,

@@ -6,7 +6,7 @@
 
 use super::answer::{Fix, Infeasible};
 use super::diagnose::leanest;
-use super::planner::{Inputs, PlanError, Watch, plan};
+use super::planner::{Inputs, PlanError, Watch, idle, plan};
 use super::tasks::divisors;
 use crate::cluster::{MOST_DEVICES, Pool};
 use crate::cost::StateBytes;
@@ -103,6 +103,8 @@ pub fn min_gpus(inputs: &Inputs, most: u64, observed: Observed<'_>) -> Result<Mi
     let best = counts.iter().map(rate).fold(0.0, f64::max);
     let sensible = counts.iter().find(|c| rate(c) >= SENSIBLE * best).unwrap_or(&smallest).clone();
     let mut notes = inputs.model.notes.clone();
+    notes.extend(idle(inputs));
+    notes.extend(loaded_whole(inputs, usable));
     if smallest.devices > pool.devices {
         notes.push(format!("the cluster given has {} devices: fewer than the smallest number", pool.devices));
     }
@@ -121,6 +123,19 @@ pub fn min_gpus(inputs: &Inputs, most: u64, observed: Observed<'_>) -> Result<Mi
         exact,
         interrupted,
         notes,
+    })
+}
+
+/// A model whose weights alone exceed a device cannot be loaded onto each before it is cut.
+fn loaded_whole(inputs: &Inputs, usable: f64) -> Option<String> {
+    let weights = inputs.model.parameters_total() as f64 * StateBytes::of(&inputs.job).weights;
+    (weights > usable).then(|| {
+        format!(
+            "the whole weights take {}, a device may use {}: build the model in pieces (on the meta device), not whole on every rank \
+             before it is cut",
+            Bytes(weights),
+            Bytes(usable)
+        )
     })
 }
 

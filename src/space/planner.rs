@@ -329,8 +329,14 @@ fn search(
         checkpoint,
         ..Request::new(options.seed, budget)
     };
-    solve(space, backend.as_ref(), request)
-        .map_err(|e| PlanError::Input(InputError::new(Kind::Unreadable).at("checkpoint").help(e.to_string())))
+    let file = request.checkpoint.as_ref().map(|c| c.path.display().to_string());
+    solve(space, backend.as_ref(), request).map_err(|e| {
+        let error = InputError::new(Kind::Unreadable).at("checkpoint").help(e.to_string());
+        PlanError::Input(match file {
+            Some(file) => error.in_file(file),
+            None => error,
+        })
+    })
 }
 
 fn compose(
@@ -464,6 +470,24 @@ fn notes(inputs: &Inputs, estimate: &Estimate, unsaved: Option<&str>) -> Vec<Str
     if let Some(limit) = inputs.model.max_positions.filter(|m| *m < inputs.job.sequence) {
         notes.push(format!("the sequence of {} is longer than the model's {limit} positions", inputs.job.sequence));
     }
+    notes.extend(idle(inputs));
+    let has = inputs.cluster.pools.first().map(|pool| pool.device.memory);
+    if let (Some(limit), Some(has)) = (inputs.job.memory_limit, has)
+        && limit > has
+    {
+        notes.push(format!("planned for {limit} per device; the device shows {has}"));
+    }
+    let margin = estimate.stages.iter().map(|s| s.margin).fold(1.0, f64::min);
+    if margin < 0.1 {
+        notes.push(format!("memory is tight: {:.1} % of the fullest device stays free", 100.0 * margin));
+    }
+    notes
+}
+
+/// What of a question changes nothing for this model and search.
+pub(super) fn idle(inputs: &Inputs) -> Vec<String> {
+    let mut notes = Vec::new();
+    let vision = inputs.model.towers.iter().any(|t| t.stream == Stream::Vision);
     let dense = !inputs.model.classes.iter().flat_map(|c| &c.sublayers).any(|s| s.kind == SublayerKind::Moe);
     let encoder = inputs.model.towers.iter().any(|t| t.stream == Stream::Encoder);
     for (given, what, lacks) in [
@@ -480,15 +504,13 @@ fn notes(inputs: &Inputs, estimate: &Estimate, unsaved: Option<&str>) -> Vec<Str
             notes.push(format!("the constraint {c} changes nothing: the model has no routed experts"));
         }
     }
-    let has = inputs.cluster.pools.first().map(|pool| pool.device.memory);
-    if let (Some(limit), Some(has)) = (inputs.job.memory_limit, has)
-        && limit > has
+    let search = &inputs.search;
+    for (given, what) in
+        [(search.split_penalty != 0.0, "split_penalty"), (search.schedule_evals.is_some(), "schedule_evals")]
     {
-        notes.push(format!("planned for {limit} per device; the device shows {has}"));
-    }
-    let margin = estimate.stages.iter().map(|s| s.margin).fold(1.0, f64::min);
-    if margin < 0.1 {
-        notes.push(format!("memory is tight: {:.1} % of the fullest device stays free", 100.0 * margin));
+        if given && search.schedule != Some(ScheduleChoice::Auto) {
+            notes.push(format!("{what} changes nothing: only `--schedule auto` looks at orders of passes"));
+        }
     }
     notes
 }

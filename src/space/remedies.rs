@@ -4,6 +4,7 @@
 use super::check::{Checked, check};
 use super::host::host;
 use super::planner::Inputs;
+use crate::cost::Selective;
 use crate::estimate::host::Duties;
 use crate::import::even::{self, Degrees};
 use crate::plan::{LayerStrategy, Plan, Recompute, Spine};
@@ -56,6 +57,7 @@ pub fn remedies(inputs: &Inputs, given: &Checked, duties: &Duties) -> Vec<Remedy
     let spine = Spine::new(&inputs.model, &inputs.job);
     let mut list: Vec<Remedy> = variants(given, duties, &spine)
         .into_iter()
+        .chain(redone_mlp(inputs, given, duties, target))
         .filter(|v| target.is_none_or(|t| allows(t, &v.plan, &spine)))
         .filter_map(|v| priced(inputs, given, v))
         .collect();
@@ -104,13 +106,18 @@ fn priced(inputs: &Inputs, given: &Checked, v: Variant) -> Option<Remedy> {
     })
 }
 
-/// The plan with every strategy changed by `change`; nothing where that changes none.
-fn mapped(plan: &Plan, change: impl Fn(&LayerStrategy) -> LayerStrategy) -> Option<Plan> {
+/// The plan with every strategy changed by `change`.
+fn mapped_or_same(plan: &Plan, change: impl Fn(&LayerStrategy) -> LayerStrategy) -> Plan {
     let mut new = plan.clone();
     for run in new.chunks.iter_mut().flat_map(|c| &mut c.runs) {
         run.strategy = change(&run.strategy);
     }
-    (new != *plan).then_some(new)
+    new
+}
+
+/// The same; nothing where that changes none.
+fn mapped(plan: &Plan, change: impl Fn(&LayerStrategy) -> LayerStrategy) -> Option<Plan> {
+    Some(mapped_or_same(plan, change)).filter(|new| new != plan)
 }
 
 fn variants(given: &Checked, duties: &Duties, spine: &Spine) -> Vec<Variant> {
@@ -161,6 +168,18 @@ fn variants(given: &Checked, duties: &Duties, spine: &Spine) -> Vec<Variant> {
         list.push(Variant { change, inputs: None, plan: plan.clone(), duties });
     }
     list
+}
+
+/// Megatron's recomputation of dense MLPs alone: less memory than its usual modules leave, for the time of their products.
+fn redone_mlp(inputs: &Inputs, given: &Checked, duties: &Duties, target: Option<Target>) -> Option<Variant> {
+    if !target.is_some_and(Target::is_megatron) {
+        return None;
+    }
+    let mut changed = inputs.clone();
+    changed.cost.software.selective = Selective { mlp: true, ..Selective::NONE };
+    let plan = mapped_or_same(&given.plan, |s| LayerStrategy { recompute: Recompute::Selective, ..*s });
+    let change = "recomputation of MLPs (--recompute-modules mlp)".to_owned();
+    Some(Variant { change, inputs: Some(changed), plan, duties: duties.clone() })
 }
 
 /// The longest sequence that the plan takes: where samples are packed or of unlike length, the one number to bound.

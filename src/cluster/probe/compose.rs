@@ -214,6 +214,14 @@ fn network(seen: &Seen, devices: u64, notes: &mut Vec<String>) -> Result<LinkFil
             link.efficiency = Some(1.0);
             link.half_at = table.half_at().map(Bytes);
         }
+        (_, Some(_), None) => {
+            return Err(InputError::new(Kind::MissingField)
+                .at("--topo")
+                .expected(
+                    "the output of `nvidia-smi topo -m`, or --xml: nothing says how many network cards a node has",
+                )
+                .help(format!("{devices} devices per node and the rate of a card are known")));
+        }
         _ => {
             return Err(InputError::new(Kind::MissingField)
                 .at("--nic")

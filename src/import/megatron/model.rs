@@ -166,6 +166,9 @@ pub fn job(l: &Launch) -> Result<(Job, Vec<String>), InputError> {
         (_, _, true) => Precision::Fp16,
         _ => Precision::Fp32,
     };
+    if on(l.grad_reduce_in_bf16()) && job.precision != Precision::Fp32 {
+        job.gradients = Storage::Bf16;
+    }
     let aware = on(l.precision_aware_optimizer());
     if aware && l.main_grads_dtype().is_ok_and(|d| d == "bf16") {
         job.gradients = Storage::Bf16;

@@ -32,6 +32,10 @@ pub fn software(l: &Launch) -> Result<(Software, Vec<String>), InputError> {
     if scores {
         notes.push("attention writes its scores to memory: they are priced".to_owned());
     }
+    if decided(l.capacity_factor(), "--moe-expert-capacity-factor")?.is_some() {
+        notes
+            .push("tokens beyond the capacity of an expert are dropped: experts are priced as if none were".to_owned());
+    }
     Ok((software, notes))
 }
 

@@ -238,6 +238,7 @@ arguments! {
     switch precision_aware_optimizer = "use_precision_aware_optimizer";
     word exp_avg_dtype;
     word main_grads_dtype;
+    switch grad_reduce_in_bf16;
     switch accumulate_in_fp32 = "accumulate_allreduce_grads_in_fp32";
     switch use_gloo_process_groups;
     switch bf16;
