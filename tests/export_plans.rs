@@ -1,19 +1,26 @@
-//! Exports of plans: what Megatron's lines say is accepted by its rules and reads back as the same plan.
+//! Exports of plans that are drawn from the planner's space: every target's rules accept them, and what can be read back is
+//! exported again as it was.
 
 mod plans;
 
 use espalier::cluster::instances;
+use espalier::export::galvatron::to_json;
 use espalier::export::view::View;
 use espalier::export::{Form, legal, megatron, write};
+use espalier::import;
+use espalier::import::even::Meant;
+use espalier::import::galvatron::PlanFile;
 use espalier::import::megatron::{Text, plan as imported};
+use espalier::import::shell::Script;
 use espalier::job::Job;
-use espalier::plan::{Chunk, LayerStrategy, Plan, Recompute, validate};
+use espalier::plan::{Chunk, LayerStrategy, Plan};
 use espalier::rules::megatron::offers::even_split;
 use espalier::rules::megatron::{accepts, broken};
 use espalier::rules::targets::Target;
-use espalier::space::strategies::Divisors;
-use plans::{Case, adapted, case, even_plan};
-use rand::{RngExt, SeedableRng};
+use espalier::rules::{deepspeed, torchtitan};
+use plans::drawn::{Drawn, inputs};
+use plans::{Case, case};
+use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 fn cases() -> Vec<Case> {
@@ -25,44 +32,35 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// A plan of one strategy over an even cut, as far as the model and the devices allow it.
-fn random_plan(c: &Case, random: &mut ChaCha8Rng) -> Option<Plan> {
-    let mut pick = |list: &[u32]| list[random.random_range(0..list.len())];
-    let (tp, cp, pp) = (pick(&[1, 2, 4, 8]), pick(&[1, 1, 2, 4]), pick(&[1, 2, 4, 8, 16]));
-    let (ep, chunks, per) = (pick(&[1, 2, 4, 8, 16]), pick(&[1, 1, 2, 3]), pick(&[1, 2]));
-    let recompute = [Recompute::None, Recompute::Selective, Recompute::Full][pick(&[0, 1, 2]) as usize];
-    let zero = pick(&[0, 1]) as u8;
-    let stage = c.pool.devices / u64::from(pp);
-    let dp = stage / u64::from(tp * cp);
-    let micro_batches = c.job.global_batch / (dp * u64::from(per)).max(1);
-    let chunks = if pp == 1 || !micro_batches.is_multiple_of(u64::from(pp)) { 1 } else { chunks };
-    let main = LayerStrategy {
-        tp,
-        sequence_parallel: tp > 1,
-        cp,
-        ep,
-        zero: if dp * u64::from(cp) > 1 { zero } else { 0 },
-        recompute,
-        ..LayerStrategy::PLAIN
-    };
-    let plan = even_plan(c, pp, chunks, micro_batches, &main)?;
-    let cuts =
-        (0..c.spine.parts.len()).all(|i| Divisors::of(c.spine.class_of(i), &c.job).allow(&adapted(&c.spine, i, &main)));
-    if !cuts {
-        return None;
+/// Plans drawn for each target.
+const PLANS: usize = 200;
+
+/// Calls `look` with [`PLANS`] plans of the planner's space under the rules of `target`, over all cases.
+fn drawn(target: Target, seed: u64, mut look: impl FnMut(&Case, &Plan)) {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let cases = cases();
+    for c in &cases {
+        let space = inputs(c, target).with_space(|space| {
+            let mut drawn = Drawn::new(c, &space, target);
+            let mut done = 0;
+            for _ in 0..20_000 {
+                let Some(plan) = drawn.plan(&mut random) else { continue };
+                look(c, &plan);
+                done += 1;
+                if done == PLANS / cases.len() {
+                    return;
+                }
+            }
+            panic!("{target}: {done} plans only");
+        });
+        space.unwrap();
     }
-    validate(&plan, &c.spine, &c.job, c.pool.devices).is_ok().then_some(plan)
 }
 
 #[test]
-fn two_hundred_plans_are_accepted_and_read_back_the_same() {
-    let mut random = ChaCha8Rng::seed_from_u64(7);
-    let cases = cases();
-    let mut done = 0;
-    for turn in 0.. {
-        let c = &cases[turn % cases.len()];
-        let Some(plan) = random_plan(c, &mut random) else { continue };
-        let view = View::new(&c.model, &c.job, &c.pool, &plan).unwrap();
+fn two_hundred_plans_for_megatron_are_accepted_and_read_back_the_same() {
+    drawn(Target::Megatron, 7, |c, plan| {
+        let view = View::new(&c.model, &c.job, &c.pool, plan).unwrap();
         let bundle = write(Form::Megatron, &view);
         let script = &bundle.files[0].text;
         // The script, not the plan, is what Megatron sees.
@@ -72,7 +70,7 @@ fn two_hundred_plans_are_accepted_and_read_back_the_same() {
         assert!(list.is_empty() && accepts(&list), "{plan:?}\n{script}\n{list:?}");
         assert!(legal::broken(Target::Megatron, &view).unwrap().is_empty());
         let again = imported(&launch, &c.spine).unwrap();
-        assert_eq!(again.plan, plan, "{script}");
+        assert_eq!(again.plan, *plan, "{script}");
         let twice = write(Form::Megatron, &View::new(&c.model, &c.job, &c.pool, &again.plan).unwrap());
         assert_eq!(twice, bundle);
         assert!(
@@ -80,46 +78,87 @@ fn two_hundred_plans_are_accepted_and_read_back_the_same() {
             "{:?}",
             bundle.losses
         );
-        done += 1;
-        if done == 200 {
-            break;
-        }
-    }
+    });
+}
+
+/// What a configuration means for a case, exported again.
+fn again(c: &Case, form: Form, meant: &Meant) -> String {
+    let job = Job { mtp: c.job.mtp, ..meant.job.clone() };
+    write(form, &View::new(&c.model, &job, &c.pool, &meant.plan).unwrap()).files.remove(0).text
 }
 
 #[test]
-fn every_target_takes_what_its_limits_allow_and_says_what_it_loses() {
-    let mut random = ChaCha8Rng::seed_from_u64(11);
-    let cases = cases();
-    let mut legal_plans = 0;
-    for turn in 0..400 {
-        let c = &cases[turn % cases.len()];
-        let Some(plan) = random_plan(c, &mut random) else { continue };
-        let view = View::new(&c.model, &c.job, &c.pool, &plan).unwrap();
-        let forms = [
-            (Form::Torchtitan, Target::Torchtitan),
-            (Form::Deepspeed, Target::Deepspeed),
-            (Form::Accelerate, Target::Accelerate),
-            (Form::Nanotron, Target::Nanotron),
-            (Form::Bridge, Target::Bridge),
-            (Form::Galvatron, Target::Galvatron),
-        ];
-        for (form, target) in forms {
+fn two_hundred_plans_for_deepspeed_are_accepted_and_exported_again_the_same() {
+    drawn(Target::Deepspeed, 8, |c, plan| {
+        let view = View::new(&c.model, &c.job, &c.pool, plan).unwrap();
+        assert_eq!(legal::broken(Target::Deepspeed, &view).unwrap(), []);
+        let text = write(Form::Deepspeed, &view).files.remove(0).text;
+        let config = deepspeed::Config::parse(&text, Some(plan.devices)).unwrap();
+        assert_eq!(deepspeed::BOOK.broken(&config), [], "{text}");
+        assert_eq!(deepspeed::UNCHECKED.broken(&config), [], "{text}");
+        let meant = import::deepspeed::meant(&config, &c.model, c.job.sequence).unwrap();
+        assert_eq!(again(c, Form::Deepspeed, &meant), text);
+    });
+}
+
+#[test]
+fn two_hundred_plans_for_torchtitan_are_accepted_and_exported_again_the_same() {
+    drawn(Target::Torchtitan, 9, |c, plan| {
+        let view = View::new(&c.model, &c.job, &c.pool, plan).unwrap();
+        assert_eq!(legal::broken(Target::Torchtitan, &view).unwrap(), []);
+        let flags = |view: &View<'_>| {
+            let files = write(Form::Torchtitan, view).files;
+            files.into_iter().find(|f| f.name.ends_with(".sh")).unwrap().text
+        };
+        let text = flags(&view);
+        let script = Script::parse(&text).unwrap();
+        let words = script.commands.iter().find(|words| words.iter().any(|w| w.contains("torchtitan"))).unwrap();
+        let start = words.iter().position(|w| w.starts_with("--parallelism")).unwrap();
+        let mut launch = torchtitan::Launch::parse(&words[start..], Some(plan.devices)).unwrap();
+        launch.layers = Ok(view.layers.len() as u64);
+        assert_eq!(torchtitan::BOOK.broken(&launch), [], "{text}");
+        let later = torchtitan::UNCHECKED.broken(&launch);
+        assert!(later.iter().all(|b| b.id == "micro_batches_fill_pipeline"), "{text}\n{later:?}");
+        let meant = import::torchtitan::meant(&launch, &c.model, None).unwrap();
+        let job = Job { mtp: c.job.mtp, ..meant.job.clone() };
+        assert_eq!(flags(&View::new(&c.model, &job, &c.pool, &meant.plan).unwrap()), text);
+    });
+}
+
+#[test]
+fn two_hundred_plans_for_galvatron_are_accepted_and_written_again_the_same() {
+    let mut several = 0;
+    drawn(Target::Galvatron, 10, |c, plan| {
+        let view = View::new(&c.model, &c.job, &c.pool, plan).unwrap();
+        assert_eq!(legal::broken(Target::Galvatron, &view).unwrap(), []);
+        several += usize::from(!view.differing().is_empty());
+        let text = write(Form::Galvatron, &view).files.remove(0).text;
+        let read = PlanFile::parse("plan", &text).unwrap();
+        assert_eq!(format!("{:#}\n", to_json(&read)), text);
+        assert_eq!(read.pp_division.as_ref().map(|d| d.iter().sum::<u32>() as usize), Some(view.layers.len()));
+    });
+    assert!(several > PLANS / 4, "{several} plans with several strategies");
+}
+
+#[test]
+fn two_hundred_plans_for_other_targets_are_accepted_and_said_in_full() {
+    for (target, form, seed) in [
+        (Target::Accelerate, Form::Accelerate, 11),
+        (Target::Nanotron, Form::Nanotron, 12),
+        (Target::Bridge, Form::Bridge, 13),
+    ] {
+        drawn(target, seed, |c, plan| {
+            let view = View::new(&c.model, &c.job, &c.pool, plan).unwrap();
+            assert_eq!(legal::broken(target, &view).unwrap(), [], "{target}: {plan:?}");
             let bundle = write(form, &view);
             assert!(bundle.files.len() >= 2 && bundle.files.iter().all(|f| !f.text.is_empty()));
-            let refused = legal::broken(target, &view).unwrap();
-            // What a target refuses, its export cannot say either.
-            if !refused.is_empty() {
-                assert!(
-                    !bundle.losses.is_empty() || target == Target::Torchtitan,
-                    "{target}: {refused:?} without a loss"
-                );
-            } else {
-                legal_plans += 1;
-            }
-        }
+            // What the rules allow, the files say; only how layers spread over stages may be the framework's own.
+            let own = |l: &espalier::export::bundle::Loss| {
+                ["stages of", "attention", "positions"].iter().any(|word| l.what.contains(word))
+            };
+            assert!(bundle.losses.iter().all(own), "{target}: {:?}", bundle.losses);
+        });
     }
-    assert!(legal_plans > 200, "{legal_plans}");
 }
 
 #[test]

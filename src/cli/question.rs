@@ -84,7 +84,8 @@ impl QuestionArgs {
                 let text = input::text(path)?;
                 let folder = path.parent().map(std::path::Path::to_owned).unwrap_or_default();
                 let name = path.display().to_string();
-                let question = Question::parse(&text, &name).map_err(|e| otherwise(e, &text, FileKind::Question, &name))?;
+                let question =
+                    Question::parse(&text, &name).map_err(|e| otherwise(e, &text, FileKind::Question, &name))?;
                 // Paths of flags start from the working folder, paths of the file from its own.
                 absolute(Question { folder, ..question })
             }

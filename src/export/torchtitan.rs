@@ -122,7 +122,8 @@ pub fn bundle(view: &View<'_>) -> Bundle {
     if job.precision == Precision::Fp8 {
         bundle.lose("fp8 matrix products", "bf16; add the Float8 converter of your version");
     }
-    let per_rank = view.micro_batch() * view.plan.micro_batches;
+    // Without a pipeline, micro-batches are steps whose gradients accumulate: the global batch says how many.
+    let per_rank = view.micro_batch() * if view.pp() > 1 { view.plan.micro_batches } else { 1 };
     let mut text = format!(
         "\"\"\"{}: the parallelism of one plan.\n\nBase it on the config function of your model:\n",
         ranks::machines(view)
@@ -144,12 +145,26 @@ pub fn bundle(view: &View<'_>) -> Bundle {
     );
     text.push_str(&rest.text("", "#"));
     bundle.file("torchtitan_plan.py", text);
-    bundle.file("torchtitan_flags.sh", flags(view, &fields, mode, per_rank));
+    let stages = view.pp() * view.chunks();
+    let each = layers_per_stage(view.layers.len() as u64, stages).filter(|_| view.chunks() > 1);
+    if view.chunks() > 1 && each.is_none() {
+        bundle.lose(
+            format!("{stages} stages, in flags"),
+            "two chunks per stage; the module says which layers each holds",
+        );
+    }
+    bundle.file("torchtitan_flags.sh", flags(view, &fields, (mode, each), per_rank));
     bundle.file("ranks.tsv", ranks::table(view));
     bundle
 }
 
-fn flags(view: &View<'_>, fields: &Lines, mode: &str, per_rank: u64) -> String {
+/// Layers of a virtual stage that make so many stages, ends not counted.
+fn layers_per_stage(layers: u64, stages: u64) -> Option<u64> {
+    let each = layers.div_ceil(stages.max(1));
+    (each > 0 && layers.div_ceil(each) == stages).then_some(each)
+}
+
+fn flags(view: &View<'_>, fields: &Lines, (mode, each): (&str, Option<u64>), per_rank: u64) -> String {
     let mut list = Vec::new();
     for field in fields.lines() {
         let (name, value) = field.trim_end_matches(',').split_once('=').unwrap_or((field, ""));
@@ -163,6 +178,11 @@ fn flags(view: &View<'_>, fields: &Lines, mode: &str, per_rank: u64) -> String {
             "False" => format!("--parallelism.no_{flag}"),
             value => format!("--parallelism.{flag} {value}"),
         });
+    }
+    if let Some(each) = each {
+        list.push("--parallelism.pipeline_parallel_first_stage_less_layers 0".to_owned());
+        list.push("--parallelism.pipeline_parallel_last_stage_less_layers 0".to_owned());
+        list.push(format!("--parallelism.pipeline_parallel_layers_per_stage {each}"));
     }
     list.push(format!("--activation_checkpoint.mode {mode}"));
     list.push(format!("--training.seq_len {}", view.job.sequence));

@@ -70,7 +70,8 @@ pub fn meant(launch: &Launch, model: &Model, sequence: Option<u64>) -> Result<Me
     };
     let reshard = launch.text("parallelism.fsdp_reshard_after_forward").unwrap_or("default");
     let zero = match reshard {
-        _ if shard <= 1 => 0,
+        // Weights are cut over context-parallel ranks as well (`distributed/parallel_dims.py`, `fsdp_enabled`).
+        _ if shard.saturating_mul(cp) <= 1 => 0,
         "always" => 3,
         "never" => 2,
         _ if pp > 1 => 2,

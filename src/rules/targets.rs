@@ -118,9 +118,9 @@ impl Target {
                 ))
                 .or(no(s.zero == 1, "torchtitan_zero", "gradients cut with the states (FSDP), or nothing (replicated)"))
                 .or(no(
-                    s.zero == 0 && (s.cp > 1 || s.tp > 1) && dp > 1,
+                    s.zero == 0 && (s.cp > 1 || s.tp > 1 && dp > 1),
                     "torchtitan_replicate_needs_shard",
-                    "a shard dimension beside tensor or context parallelism",
+                    "a shard dimension beside tensor parallelism; context parallelism is one",
                 ))
                 .or(no(
                     s.tp > 1 && !s.sequence_parallel,

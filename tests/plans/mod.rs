@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "every test file uses a part of it")]
 
+pub mod drawn;
+
 use espalier::cluster::{Pool, instances};
 use espalier::job::Job;
 use espalier::model::{Model, presets};
