@@ -168,3 +168,126 @@ fn a_batch_that_nothing_divides_is_planned_or_explained() {
         run(&["plan", "--json", "--model", "gpt2-xl", "--cluster", "h100x4", "--global-batch", "7", "--seq", "1021"]);
     assert!([0, 2, 3].contains(&ran.code), "{}", ran.err);
 }
+
+#[test]
+fn files_of_another_kind_are_told_with_the_command_that_takes_them() {
+    let folder = folder("kinds");
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let plan = path("plan.json");
+    assert_eq!(run(&small("plan", &["-o", &plan])).code, 0);
+    let list = path("list.json");
+    std::fs::write(&list, "[]").unwrap();
+    let config = path("config.json");
+    std::fs::write(&config, r#"{"model_type": "llama", "num_hidden_layers": 2}"#).unwrap();
+    for (arguments, found, help) in [
+        (["plan", &plan].as_slice(), "a plan file", "espalier check"),
+        (&["min-gpus", &plan], "a plan file", "espalier check"),
+        (&["schedule", &plan], "a plan file", "schedule --plan"),
+        (&["plan", &config], "config.json", "--model"),
+        (&["check", &config], "config.json", "--model"),
+        (&["plan", &list], "no object", ""),
+        (&["check", &list], "no object", ""),
+        (&["schedule", &list], "no object", ""),
+        (&["diff", &list, &plan], "no object", ""),
+        (&["export", &list, "--to", "megatron"], "no object", ""),
+        (&["why-not", &config, "--tp", "2"], "config.json", "--model"),
+    ] {
+        let ran = run(&[arguments, &["--json"]].concat());
+        assert_eq!(ran.code, 2, "{arguments:?}: {}", ran.out);
+        let error = ran.error();
+        assert!(error["found"].as_str().is_some_and(|f| f.contains(found)), "{arguments:?}: {error}");
+        assert!(help.is_empty() || error["help"].as_str().is_some_and(|h| h.contains(help)), "{arguments:?}: {error}");
+        assert!(error["file"].is_string(), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn what_is_wrong_inside_a_plan_is_told_with_its_file() {
+    let folder = folder("inside");
+    let (plan, bad) = (folder.join("plan.json"), folder.join("bad.json"));
+    let (plan, bad) = (plan.to_str().unwrap(), bad.to_str().unwrap());
+    assert_eq!(run(&small("plan", &["-o", plan])).code, 0);
+    let text = std::fs::read_to_string(plan).unwrap();
+    let mut document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    document["plan"]["pipeline"] = 3.into();
+    std::fs::write(bad, document.to_string()).unwrap();
+    for arguments in [
+        ["check", bad].as_slice(),
+        &["explain", bad],
+        &["why-not", bad, "--tp", "2"],
+        &["diff", bad, plan],
+        &["diff", plan, bad],
+        &["export", bad, "--to", "megatron"],
+    ] {
+        let error = run(&[arguments, &["--json"]].concat()).error();
+        assert_eq!(
+            (error["file"].as_str(), error["field"].as_str()),
+            (Some(bad), Some("plan.pipeline")),
+            "{arguments:?}"
+        );
+    }
+    let kept = folder.join("kept.ck");
+    let kept = kept.to_str().unwrap();
+    let search = |batch: &str, more: &[&str]| {
+        let question = ["--model", "gpt2-xl", "--cluster", "h100x4", "--seq", "1024", "--global-batch", batch];
+        let how = ["--backend", "genetic", "--max-evals", "20", "--checkpoint", kept, "--json"];
+        run(&[&["plan"], &question[..], &how, more].concat())
+    };
+    assert_eq!(search("8", &[]).code, 0);
+    assert_eq!(search("16", &["--resume"]).error()["file"], kept);
+}
+
+#[test]
+fn negative_and_excessive_numbers_are_refused_with_their_range() {
+    let cases: [(&[&str], &str, &str); 14] = [
+        (&["check", "--megatron", "--bf16", "--world", "-1"], "--world", "1 to"),
+        (&["schedule", "--devices", "2", "--micro-batches", "4", "--times", "-1:1:1"], "--times", "0 to"),
+        (&["schedule", "--devices", "2", "--micro-batches", "4", "--times", "1e308:1:1"], "--times", "0 to 1e15"),
+        (&["schedule", "--devices", "2", "--micro-batches", "4", "--seed", "-1"], "--seed", "0 to"),
+        (
+            &["schedule", "--devices", "2", "--micro-batches", "4", "--split-penalty", "-1"],
+            "--split-penalty",
+            "fraction",
+        ),
+        (&["plan", "--split-penalty", "-1"], "--split-penalty", "fraction"),
+        (&["plan", "--schedule-evals", "-1"], "--schedule-evals", "1 to"),
+        (&["plan", "--seed", "-1"], "--seed", "0 to"),
+        (&["plan", "--expert-imbalance", "1e30"], "--expert-imbalance", "at most 10000"),
+        (&["why-not", "x.json", "--tp", "-1"], "--tp", "1 to"),
+        (&["export", "x.json", "--to", "svg", "--unit-us", "-1"], "--unit-us", "at most 1e9"),
+        (&["export", "x.json", "--to", "svg", "--width", "1e30"], "--width", "at most 1e9"),
+        (&["min-gpus", "--max-devices", "-1"], "--max-devices", "1 to"),
+        (&["diff", "a", "b", "--world", "-1"], "--world", "1 to"),
+    ];
+    for (arguments, flag, said) in cases {
+        let ran = run(&[arguments, &["--json"]].concat());
+        assert_eq!(ran.code, 2, "{arguments:?}: {}", ran.out);
+        let error = ran.error();
+        assert!(error["field"].as_str().is_some_and(|f| f.contains(flag)), "{arguments:?}: {error}");
+        assert!(error["expected"].as_str().is_some_and(|e| e.contains(said)), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn flags_that_need_others_are_not_ignored() {
+    for flag in [["--cost-model", "galvatron"], ["--set", "a=b"], ["--repairs", "all"]] {
+        let ran = run(&small("plan", &[flag[0], flag[1], "--json"]));
+        assert_eq!(ran.code, 2, "{flag:?}");
+        assert!(ran.err.contains("--galvatron"), "{}", ran.err);
+    }
+    for (tasks, field) in [("0(x4)", "--tasks-per-node"), ("x", "--tasks-per-node"), ("3(x4)", "--topo")] {
+        let ran = run(&[
+            "probe",
+            "--device",
+            "h100",
+            "--nic",
+            "400Gb/s",
+            "--hostlist",
+            "n[1-4]",
+            "--tasks-per-node",
+            tasks,
+            "--json",
+        ]);
+        assert_eq!((ran.code, ran.error()["field"].as_str()), (2, Some(field)), "{tasks}: {}", ran.err);
+    }
+}

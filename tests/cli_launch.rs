@@ -74,6 +74,10 @@ fn deepspeed_and_torchtitan_are_judged() {
         (&ran.json()["legal"], &ran.json()["fails_later"][0]["id"]),
         (&json!(true), &json!("key_silently_ignored"))
     );
+    // Text, exit code and JSON agree, and the key is named.
+    let text = run(&["check", "--deepspeed", path.to_str().unwrap(), "--world", "8"]);
+    assert_eq!((text.code, ran.code, &ran.json()["runs"]), (5, 5, &json!(false)));
+    assert!(!text.out.starts_with("legal") && text.out.contains("`zero_optimisation`"), "{}", text.out);
     std::fs::write(&path, "").unwrap();
     assert_eq!(run(&["check", "--deepspeed", path.to_str().unwrap()]).code, 2);
     let ran = run(&["check", "--torchtitan", "--parallelism.expert_parallel_degree 3", "--world", "64", "--json"]);
@@ -123,6 +127,9 @@ fn why_not_gives_a_rule_or_a_price_and_diff_adds_up() {
     assert_eq!(price.code, 0, "{}{}", price.err, price.out);
     assert!(price.json()["slower"].is_f64() && price.json()["rank"].is_u64());
     assert_eq!(run(&["why-not", a]).code, 2);
+    let same = run(&["why-not", b, "--pp", "2", "--json"]);
+    assert_eq!((same.code, &same.json()["answer"]), (0, &json!("same")), "{}", same.err);
+    assert!(run(&["why-not", b, "--pp", "2"]).out.contains("has it already"));
     let diff = run(&["diff", a, b, "--json"]).json();
     for side in ["first", "second"] {
         let sum: f64 = diff["terms"]
@@ -301,4 +308,49 @@ fn flags_that_a_file_answers_itself_are_refused_and_nothing_is_ignored() {
     let nowhere = folder.join("missing").join("ck");
     let unsaved = run(&small("plan", &["--checkpoint", nowhere.to_str().unwrap(), "--json"]));
     assert_eq!(unsaved.code, 2, "{}", unsaved.out);
+}
+
+#[test]
+fn diff_and_why_not_take_what_runs_today() {
+    let folder = folder("launch-given");
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let (ds, titan, plan) = (path("ds.json"), path("titan.sh"), path("plan.json"));
+    let config = r#"{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
+        "zero_optimization": {"stage": 3}}"#;
+    std::fs::write(&ds, config).unwrap();
+    let flags = "torchrun --nproc-per-node 8 -m torchtitan.train --parallelism.tensor_parallel_degree 2 \\\n \
+        --training.local_batch_size 1 --training.global_batch_size 64 --training.seq_len 2048\n";
+    std::fs::write(&titan, flags).unwrap();
+    let question = ["--model", "llama3-8b", "--cluster", "h100x8", "--seq", "2048"];
+    let diff = run(&[&["diff", &ds, &titan, "--world", "8", "--json"], &question[..]].concat());
+    assert_eq!(diff.code, 0, "{}", diff.err);
+    let answer = diff.json();
+    assert_eq!(answer["first"]["plan"]["chunks"][0]["runs"][0]["strategy"]["zero"], 3);
+    assert_eq!(answer["second"]["plan"]["chunks"][0]["runs"][1]["strategy"]["tp"], 2);
+    let rule = run(&[&["why-not", &ds, "--pp", "2", "--world", "8", "--json"], &question[..]].concat());
+    assert_eq!(rule.json()["broken_rules"][0]["id"], "deepspeed_pipeline_zero_1", "{}", rule.err);
+    let price = run(&[&["why-not", &titan, "--tp", "4", "--json"], &question[..]].concat());
+    assert_eq!((price.code, &price.json()["target"]), (0, &json!("torchtitan")), "{}{}", price.err, price.out);
+    // What is missing is asked for by name, and plan files take no such flags.
+    assert_eq!(run(&["diff", &ds, &titan, "--world", "8", "--json"]).error()["field"], "--seq");
+    assert_eq!(run(&["diff", &titan, &titan, "--json"]).error()["field"], "--model");
+    assert_eq!(run(&small("plan", &["-o", &plan])).code, 0);
+    assert_eq!(run(&["diff", &plan, &plan, "--seq", "5", "--json"]).error()["field"], "--seq");
+}
+
+#[test]
+fn flags_of_torchtitan_are_known_by_name() {
+    let of = |flags: &str| run(&["check", "--torchtitan", flags, "--world", "8", "--json"]);
+    let all = "--module m --config c --training.seq_len 2048 --checkpoint.async_mode async --metrics.no_enable_wandb \
+        --validator.dataloader.dataset c4 --lr_scheduler.warmup_steps 10 --compile.enable";
+    assert_eq!(of(all).code, 0, "{}", of(all).err);
+    for (flags, near) in [
+        ("--training.seq_length 2048", "--training.seq_len"),
+        ("--checkpoint.intervall 10", "--checkpoint.interval"),
+        ("--training.tensor_parallel_degree 2", "--parallelism.tensor_parallel_degree"),
+    ] {
+        let ran = of(flags);
+        assert_eq!(ran.code, 2, "{flags}");
+        assert!(ran.error()["help"].as_str().is_some_and(|help| help.contains(near)), "{flags}: {}", ran.err);
+    }
 }

@@ -114,3 +114,27 @@ fn rates_and_times_that_leave_the_range_of_numbers_are_refused() {
     let ran = run(&["schedule", "--devices", "4", "--micro-batches", "8", "--times", "1e308:1e308:1e308", "--json"]);
     assert_eq!(ran.code, 2, "{}", ran.err);
 }
+
+#[test]
+fn a_calibration_replaces_clusters_only() {
+    let dir = folder("calibrated");
+    let path = |name: &str| dir.join(name).to_str().unwrap().to_owned();
+    let (plan, notes) = (path("plan.json"), path("notes.txt"));
+    assert_eq!(run(&small("plan", &["-o", &plan])).code, 0);
+    std::fs::write(&notes, "mine").unwrap();
+    let before = std::fs::read_to_string(&plan).unwrap();
+    for target in [&plan, &notes] {
+        let ran = run(&["calibrate", "--cluster", "h100x8", "--nccl", "absent", "-o", target, "--json"]);
+        assert_eq!((ran.code, ran.error()["kind"].as_str()), (2, Some("unwritable")), "{}", ran.err);
+        assert_eq!(ran.error()["file"].as_str(), Some(target.as_str()));
+    }
+    assert_eq!(std::fs::read_to_string(&plan).unwrap(), before);
+    assert_eq!(std::fs::read_to_string(&notes).unwrap(), "mine");
+}
+
+#[test]
+fn a_search_that_made_its_usual_evaluations_says_so() {
+    let text = run(&small("plan", &["--backend", "random"])).out;
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(!flat.contains("the evaluations were used up"), "{flat}");
+}

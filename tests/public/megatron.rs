@@ -127,9 +127,9 @@ fn an_optimizer_on_the_host_leaves_six_bytes_a_parameter() {
             stages.iter().map(|s| number(s, &format!("/memory/{what}_bytes"))).sum::<f64>() / stages.len() as f64 / 1e9
         };
         assert_eq!(mean("optimizer"), 0.0);
-        // Dense parameters stand on several devices where data parallelism has them.
+        // What is no expert stands on every data-parallel device: 17B of DeepSeek-V3 eight times.
         let states = mean("weights") + mean("gradients");
-        assert!((0.98..1.12).contains(&(states / each)), "{states} of {each}");
+        assert!((0.98..1.2).contains(&(states / each)), "{states} of {each}");
         assert!(number(&answer, "/host_memory/peak_bytes") > number(&answer, "/host_memory/states_bytes"));
     }
 }
@@ -209,10 +209,10 @@ fn checkpoints_and_masks_are_host_memory() {
         launch(&line(more), &["--world", "64", "--cluster", "h100x8:8", "--host-memory", host])
     };
     // The old checkpoint format gathers 12 bytes per parameter on the first node: 70.6B of them.
-    let saved = of("--seq-length 8192 --save here --ckpt-format torch", "500GB");
+    let saved = of("--seq-length 8192 --save here --save-interval 9 --ckpt-format torch", "500GB");
     near(number(&saved, "/host_memory/peak_bytes") / 1e9, 12.0 * 70.6, 0.03);
     assert_eq!(saved["host_memory"]["fits"], false);
-    let sharded = of("--seq-length 8192 --save here", "500GB");
+    let sharded = of("--seq-length 8192 --save here --save-interval 9", "500GB");
     assert_eq!(sharded["host_memory"]["fits"], true);
     // A mask of a byte per pair of tokens: 2 workers with 2 samples of 131,072 tokens each.
     let long = "--seq-length 131072 --max-position-embeddings 131072 --context-parallel-size 4";

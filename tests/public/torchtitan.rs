@@ -5,7 +5,12 @@ use crate::cli::folder;
 use serde_json::Value;
 
 fn launch(flags: &str, world: u32, model: &str, cluster: &str) -> Value {
-    let short = flags.replace("p.", "--parallelism.").replace("t.", "--training.");
+    let long = |word: &str| match word.split_once('.') {
+        Some(("p", field)) => format!("--parallelism.{field}"),
+        Some(("t", field)) => format!("--training.{field}"),
+        _ => word.to_owned(),
+    };
+    let short = flags.split_whitespace().map(long).collect::<Vec<_>>().join(" ");
     check(&["--torchtitan", &short, "--world", &world.to_string(), "--model", model, "--cluster", cluster])
 }
 
