@@ -112,7 +112,8 @@ impl FileKind {
 /// `error`, or a better one where `text` is a file of another kind than `wanted`.
 pub(super) fn otherwise(error: InputError, text: &str, wanted: FileKind, name: impl std::fmt::Display) -> InputError {
     match FileKind::of(text) {
-        Some(kind) if kind != wanted => kind.instead_of(wanted.name(), name),
+        // An answer names its schema, which the error is about.
+        Some(kind) if kind != wanted && kind != FileKind::Answer => kind.instead_of(wanted.name(), name),
         _ => error,
     }
 }

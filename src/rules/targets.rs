@@ -95,6 +95,8 @@ impl Target {
         let s = &shape.strategy;
         let dp = shape.stage_devices / s.model_ways().max(1);
         let shards = dp.saturating_mul(u64::from(s.cp));
+        // Without ZeRO torchtitan's shard degree is 1, and data parallelism makes copies.
+        let titan_shards = if s.zero == 0 { u64::from(s.cp) } else { shards };
         let no = |bad: bool, id: &'static str, demands: &'static str| bad.then_some(Refusal { id, demands });
         match self {
             Target::Megatron | Target::Bridge => no(
@@ -112,7 +114,7 @@ impl Target {
                 .or(no(
                     shape.experts
                         && s.ep > 1
-                        && !shards.saturating_mul(u64::from(s.tp)).is_multiple_of(u64::from(s.ep)),
+                        && !titan_shards.saturating_mul(u64::from(s.tp)).is_multiple_of(u64::from(s.ep)),
                     "torchtitan_ep_divides_shards",
                     "dp_shard * cp * tp is a multiple of ep (torchtitan does not check)",
                 ))

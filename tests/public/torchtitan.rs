@@ -60,7 +60,7 @@ fn activations_are_linear_in_the_micro_batch() {
     let (four, two, one) = (of(4), of(2), of(1));
     near(most(&two, "activations"), 0.5 * most(&four, "activations"), 0.01);
     near(most(&one, "activations"), 0.25 * most(&four, "activations"), 0.01);
-    assert!(!fits(&four) && number(&two, "/estimate/bubble") < 0.6 * number(&four, "/estimate/bubble"));
+    assert!(!fits(&four) && number(&two, "/estimate/bubble") < 0.7 * number(&four, "/estimate/bubble"));
 }
 
 #[test]
@@ -75,9 +75,8 @@ fn tensor_parallelism_halves_the_speed_where_memory_does_not_ask_for_it() {
     std::fs::write(&model, config).unwrap();
     for nodes in [1, 4, 8] {
         let text = format!(
-            r#"(name: "h95", pools: [(name: "h95", device: "H100-96GB", devices: {}, devices_per_node: 8,
-                links: [(name: "nvlink", span: 8, bandwidth: "450GB/s"), (name: "network", bandwidth: "50GB/s")])])"#,
-            8 * nodes
+            r#"(name: "h95", pools: [(name: "h95", device: "H100-96GB", nodes: {nodes}, devices_per_node: 8,
+                links: [(name: "nvlink", devices: 8, bandwidth: "450GB/s"), (name: "network", bandwidth: "50GB/s")])])"#
         );
         std::fs::write(cluster(nodes), text).unwrap();
     }
