@@ -74,9 +74,10 @@ fn tensor_parallelism_halves_the_speed_where_memory_does_not_ask_for_it() {
         "max_position_embeddings": 40960, "tie_word_embeddings": false}"#;
     std::fs::write(&model, config).unwrap();
     for nodes in [1, 4, 8] {
+        let network = if nodes > 1 { r#"(name: "network", bandwidth: "50GB/s")"# } else { "" };
         let text = format!(
             r#"(name: "h95", pools: [(name: "h95", device: "H100-96GB", nodes: {nodes}, devices_per_node: 8,
-                links: [(name: "nvlink", devices: 8, bandwidth: "450GB/s"), (name: "network", bandwidth: "50GB/s")])])"#
+                links: [(name: "nvlink", devices: 8, bandwidth: "450GB/s"), {network}])])"#
         );
         std::fs::write(cluster(nodes), text).unwrap();
     }
