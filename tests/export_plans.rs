@@ -129,7 +129,7 @@ fn two_hundred_plans_for_torchtitan_are_accepted_and_exported_again_the_same() {
         assert_eq!(flags(&View::new(&c.model, &job, &c.pool, &meant.plan).unwrap()), text);
     });
     // Some numbers of stages no flag can say; the module does.
-    assert!(whole > PLANS * 3 / 4, "{whole}");
+    assert!(whole > PLANS * 7 / 10, "{whole}");
 }
 
 #[test]
