@@ -109,6 +109,12 @@ pub const MCTS: Page = Page {
             source: "Karnin 2013; Cazenave 2015 (SHOT)",
             parameters: r#"{"halving": true}"#,
         },
+        Preset {
+            name: "transposition",
+            meaning: "of prefixes that meet only the cheapest goes on, where the problem says what meets",
+            source: "Childs, Brodeur and Kocsis 2008 on transpositions; dominance as in best-first search",
+            parameters: r#"{"transposition": true}"#,
+        },
     ],
     parameters: &[
         parameter("c", "weight of exploration", "0.5 and 0.2 led on chains of layers (drafts, 2026-11)"),
@@ -127,6 +133,11 @@ pub const MCTS: Page = Page {
             "Schadd 2008",
         ),
         parameter("noise", "share of noise in the priors of all trees but the first", "Silver 2017, 0.25"),
+        parameter(
+            "transposition",
+            "whether of prefixes that meet only the cheapest goes on",
+            "Childs 2008; off: few problems can tell",
+        ),
     ],
 };
 

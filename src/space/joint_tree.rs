@@ -301,9 +301,9 @@ impl Problem for JointSpace<'_> {
     /// As of layer-wise plans: peak memory in bytes, and dollars per billion tokens where the devices have a price.
     fn measures(&self, x: &JointChoice) -> Vec<f64> {
         let plan = self.plan_of(x);
-        let estimate = self.schedule_of(x).and_then(|schedule| {
-            self.space.estimator.estimate_under(&plan, &schedule, self.split_penalty).ok()
-        });
+        let estimate = self
+            .schedule_of(x)
+            .and_then(|schedule| self.space.estimator.estimate_under(&plan, &schedule, self.split_penalty).ok());
         self.space.measured(estimate.as_ref())
     }
 

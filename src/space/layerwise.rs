@@ -9,7 +9,7 @@ use crate::estimate::closed::{ClosedForm, Folded, StageCost};
 use crate::estimate::{Estimator, in_flight};
 use crate::plan::{Chunk, LayerStrategy, PartClass, Plan};
 use crate::search::decompose::{
-    COSTS, Chain, ChainSolution, Combine, Cost, Cuts, Decompose, FixedItem, Fold, Segment, Transition,
+    COSTS, Chain, ChainSolution, Combine, Cost, Cuts, Decompose, FixedItem, Fold, Linear, Segment, Transition,
 };
 use crate::search::problem::Bound;
 use rayon::prelude::*;
@@ -380,6 +380,15 @@ impl Combine for PipelineFold {
         }
         w
     }
+    fn linear(&self) -> Linear {
+        let mut linear = Linear { sum: self.least_weights(), largest: [0.0; COSTS] };
+        if !self.is_sum() {
+            // Every stage is busy with all micro-batches.
+            let all = self.0.jitter * self.0.micro_batches as f64;
+            (linear.largest[at::FORWARD], linear.largest[at::BACKWARD]) = (all, all);
+        }
+        linear
+    }
     fn least_weights(&self) -> Cost {
         let mut w = [0.0; COSTS];
         if self.is_sum() {
@@ -495,6 +504,12 @@ impl Decompose for LayerwiseSpace<'_> {
             None => solution.segments.iter().map(|s| s.len() as u32).collect(),
         };
         Choice { task: task as u32, sizes, options: solution.options.iter().map(|o| *o as u16).collect() }
+    }
+
+    fn disassemble(&self, x: &Choice) -> Option<(usize, ChainSolution)> {
+        let frame = self.fast(x.task as usize)?;
+        let (time, excess) = frame.price(&x.sizes, &x.options);
+        (excess <= 1e-12).then(|| (x.task as usize, frame.chain_solution(&x.sizes, &x.options, time)))
     }
 
     fn value(&self, task: usize, solution: &ChainSolution) -> f64 {
