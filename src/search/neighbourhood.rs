@@ -10,7 +10,7 @@ use super::budget::Stop;
 use super::evaluator::Evaluator;
 use super::genome::Wish;
 use super::local::{Ground, Place, Step, price, unit, worse};
-use super::manual::{Page, Preset, parameter};
+use super::manual::{Page, Preset, Range, parameter};
 use super::problem::Problem;
 use super::stream::Stream;
 use super::window;
@@ -63,16 +63,20 @@ pub const PAGE: Page = Page {
         parameters: r#"{"exact": 0.5}"#,
     }],
     parameters: &[
-        parameter("least", "decisions of the smallest window", "two: fewer are single moves"),
-        parameter("most", "decisions of the largest window", "6 to 12 layers re-solved at once"),
-        parameter("batch", "windows priced together", "this engine"),
+        parameter("least", "decisions of the smallest window", "two: fewer are single moves")
+            .within(Range::Whole(1, 6)),
+        parameter("most", "decisions of the largest window", "6 to 12 layers re-solved at once")
+            .within(Range::Whole(4, 30)),
+        parameter("batch", "windows priced together", "this engine").within(Range::Whole(2, 32)),
         parameter(
             "hot",
             "first temperature, as a share of the objective",
             "Ropke and Pisinger 2006: 5 % accepted half the time, less here",
-        ),
-        parameter("runs", "share of the windows that are runs", "this engine"),
-        parameter("exact", "share of the rounds that also solve one window exactly", "off: chains are for `exact`"),
+        )
+        .within(Range::Log(0.0005, 0.05)),
+        parameter("runs", "share of the windows that are runs", "this engine").within(Range::Real(0.0, 1.0)),
+        parameter("exact", "share of the rounds that also solve one window exactly", "off: chains are for `exact`")
+            .within(Range::Real(0.0, 0.5)),
         parameter("work", "label extensions of an exact window", "milliseconds of one core"),
     ],
 };

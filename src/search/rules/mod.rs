@@ -33,7 +33,7 @@ use super::budget::Stop;
 use super::evaluator::Evaluator;
 use super::genome::{Genome, Wish};
 use super::local::{Ground, Place, Step, price};
-use super::manual::{Page, parameter};
+use super::manual::{Page, Range, parameter};
 use super::problem::{Key128, Problem};
 use super::score::Score;
 use super::stream::Stream;
@@ -89,9 +89,10 @@ pub const PAGE: Page = Page {
            limits it.",
     presets: &[],
     parameters: &[
-        parameter("places", "solutions that are worked on", "this engine"),
-        parameter("batch", "proposals priced together", "a batch for eight threads"),
-        parameter("patience", "rounds without a better solution before it begins anew", "this engine"),
+        parameter("places", "solutions that are worked on", "this engine").within(Range::Whole(2, 60)),
+        parameter("batch", "proposals priced together", "a batch for eight threads").within(Range::Whole(2, 32)),
+        parameter("patience", "rounds without a better solution before it begins anew", "this engine")
+            .within(Range::Whole(10, 300)),
         parameter("cases", "file of solved cases (`espalier bench learn`); empty: none", "none by default"),
         parameter("nearest", "cases that it begins with, the nearest", "Aamodt and Plaza 1994: a few"),
         parameter("command", "program to ask, with its arguments; empty: none is ever started", "none by default"),
