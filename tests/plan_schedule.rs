@@ -221,6 +221,7 @@ fn a_tree_of_plans_and_orders_is_priced_by_simulation_and_never_below_its_bounds
                     assert!(estimate.fits, "{file}: {estimate:?}");
                     let money = joint.measures(&x);
                     assert_eq!(money[0], estimate.peak_memory_bytes);
+                    assert_eq!(money.get(1).copied(), estimate.dollars_per_1e9_tokens);
                     feasible += 1;
                     let path = walk.path().to_vec();
                     loop {
