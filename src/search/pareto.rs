@@ -38,8 +38,9 @@ impl Default for Pareto {
 pub const PAGE: Page = Page {
     summary: "breeds the trade-off between the objective and the problem's other measures (NSGA-II)",
     source: "Deb et al. 2002",
-    when: "To see what less memory, or less money where devices have prices, would cost in time. For the objective alone genetic search is better: this one spreads \
-           its evaluations along the whole front.",
+    when: "To see what less memory, or less money where devices have prices, would cost in time. (On all of one cluster money \
+           follows time.) For the objective alone genetic search is better: this one spreads its evaluations along the whole \
+           front.",
     presets: &[],
     parameters: &[
         parameter("population", "members; fewer where the budget is below twenty generations", "Deb et al. 2002: 100")
