@@ -74,8 +74,8 @@ pub(super) struct Args {
     /// Write the schedule file here; `espalier export` reads it
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
-    /// Search algorithm: auto; genetic, mcts and random (policies); orders (tree search pass by pass); climb (walks over
-    /// orders)
+    /// Search algorithm: auto; genetic, mcts, nested and random (policies); blocks (building blocks); orders (tree search
+    /// pass by pass); climb (walks over orders)
     #[arg(long, value_name = "NAME", value_parser = backend, help_heading = "Search")]
     backend: Option<String>,
     /// Seed of everything random

@@ -7,7 +7,8 @@
 //! forward waits for memory take the last; all activations at and behind it have been freed, and what the chunks before
 //! it hold was admitted only with room for it. (Where a backward waits for memory, a weight pass is due.)
 //!
-//! FlexPipe (arXiv 2510.05112, abstract) also schedules by priorities of pass kinds and stages.
+//! FlexPipe (arXiv 2510.05112, abstract) also schedules by priorities of pass kinds and stages. A [`Guide`] ranks passes one
+//! by one instead: the order of an unrolled building block, which the scheduler follows as far as inputs and memory allow.
 
 use super::PipelineError;
 use super::bounds::Backward;
@@ -44,6 +45,19 @@ impl Default for StagePolicy {
 /// Rules for all stages.
 pub type Policy = [StagePolicy];
 
+/// An order of forwards and backwards to follow. Weight passes fill gaps.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Guide {
+    /// By row and micro-batch, `row * m + k`: the place of the pass in the order of its device; earlier goes first.
+    pub place: Vec<u32>,
+    /// Likewise, for forwards: backwards that the device must have run before.
+    pub before: Vec<u32>,
+    /// How long a device may wait for a pass of higher place, in time units.
+    pub hold: f64,
+    /// Weight passes that may be due before they go first, at least 1.
+    pub due: u32,
+}
+
 /// Times of a decoded schedule. With latencies only (no queues), the simulation finds the same.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Decoded {
@@ -70,6 +84,8 @@ pub struct Decoder {
     state: State,
     /// Passes that a device could start now.
     starts: Vec<Start>,
+    /// What is followed in place of ranks.
+    guide: Option<Guide>,
 }
 
 /// What the inner loop reads of a row and its rules.
@@ -215,6 +231,7 @@ impl Decoder {
             homes: (0..placement.stages()).map(home).collect(),
             lanes: rows.rows.iter().enumerate().map(lane).collect(),
             starts: Vec::new(),
+            guide: None,
             rows,
             state: State::default(),
         })
@@ -234,6 +251,32 @@ impl Decoder {
         }
         self.reset();
         self.obey(policy);
+        self.guide = None;
+        self.schedule_all()
+    }
+
+    /// Schedules by a guide.
+    ///
+    /// # Errors
+    /// [`PipelineError::Costs`] when it has not one entry per row and micro-batch; [`PipelineError::Memory`] when forwards
+    /// wait for backwards that memory has no room for.
+    pub fn follow(&mut self, guide: Guide) -> Result<Decoded, PipelineError> {
+        let expected = self.lanes.len() * self.microbatches;
+        if guide.place.len() != expected || guide.before.len() != expected {
+            return Err(PipelineError::Costs {
+                field: "guide".to_owned(),
+                found: format!("{} places, {} numbers of backwards", guide.place.len(), guide.before.len()),
+                expected: format!("{expected} of each, one per row and micro-batch"),
+            });
+        }
+        self.reset();
+        let rules = StagePolicy { due: guide.due, hold: guide.hold, ..StagePolicy::default() };
+        self.obey(&vec![rules; self.placement.stages()]);
+        self.guide = Some(guide);
+        self.schedule_all()
+    }
+
+    fn schedule_all(&mut self) -> Result<Decoded, PipelineError> {
         let mut left: u64 = self.rows.rows.iter().map(|row| u64::from(row.count)).sum();
         for d in 0..self.memory.len() {
             self.choose(d);
@@ -243,7 +286,7 @@ impl Decoder {
             for (d, next) in self.state.next.iter().enumerate() {
                 (device, start) = if *next < start { (d, *next) } else { (device, start) };
             }
-            debug_assert!(start < f64::INFINITY, "reservations keep some device able to act");
+            debug_assert!(start < f64::INFINITY || self.guide.is_some(), "reservations keep some device able to act");
             if start == f64::INFINITY {
                 let why = "no device can act".to_owned();
                 return Err(PipelineError::Memory { schedule: "list scheduler".to_owned(), why });
@@ -369,12 +412,19 @@ impl Decoder {
                 continue;
             }
             let lane = &self.lanes[number];
+            let pass = number * self.microbatches + done as usize;
+            let by_rule = match &self.guide {
+                Some(guide) if lane.kind < 2 => -(guide.place[pass] as f32),
+                Some(_) => f32::MIN,
+                None => lane.rank[phase],
+            };
+            let too_early = |guide: &Guide| state.backwards_done[device] < guide.before[pass];
             let (time, rank) = match lane.kind {
-                0 if !self.admits(lane, device) => continue,
+                0 if self.guide.as_ref().is_some_and(too_early) || !self.admits(lane, device) => continue,
                 // A backward that recomputes takes memory; weight passes that are due make room for it.
                 1 if state.held_by_device[device] + lane.takes > self.limit[device] => continue,
-                2 => (clock, if made - done >= lane.due { f32::MAX } else { lane.rank[phase] }),
-                _ => (state.arrival[number * self.microbatches + done as usize].max(clock), lane.rank[phase]),
+                2 => (clock, if made - done >= lane.due { f32::MAX } else { by_rule }),
+                _ => (state.arrival[pass].max(clock), by_rule),
             };
             earliest = if time < earliest { time } else { earliest };
             starts.push(Start { time, hold: lane.hold, rank, row });

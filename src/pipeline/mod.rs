@@ -6,6 +6,7 @@
 //! ([`validate()`]), simulated ([`simulate()`]), compared with lower bounds ([`bounds`], [`exact`]) and exported.
 
 mod action;
+pub mod block;
 pub mod bounds;
 mod compact;
 mod compile;

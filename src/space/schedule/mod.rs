@@ -1,9 +1,10 @@
 //! Schedules as problems of the search engine: which shape, which order.
 //!
-//! Three problems with one kind of solution: [`policy`] (genomes whose size does not depend on the number of
+//! Four problems with one kind of solution: [`policy`] and [`block`] (genomes whose size does not depend on the number of
 //! micro-batches), [`order`] (the order itself as a decision tree) and [`polish`] (whole orders improved by walks). A
 //! search starts from every [`known`] schedule that applies, so its answer is never worse than any of them.
 
+pub mod block;
 pub mod file;
 pub mod joint;
 pub mod judge;

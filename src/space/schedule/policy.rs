@@ -5,7 +5,6 @@
 //! many of them the warm-up makes (in ZB-H1 as many as in 1F1B, though more may be held later; Qi 2023, section 2.1), how many weight passes may be due, how long to wait for the next pass, and the ranks of F, B and W by phase. Each stage
 //! may then hold more or fewer activations, and wait or not.
 
-use super::question::Objective;
 use super::solution::{Solution, Workshop};
 use crate::pipeline::decode::{PHASES, StagePolicy};
 use crate::search::problem::{Allele, Bound, Fidelity, Key128, Node, Problem, Slot};
@@ -182,11 +181,7 @@ impl Problem for PolicySpace<'_> {
     }
 
     fn bound(&self, s: &Vec<u32>) -> Bound {
-        let objective: Objective = self.workshop.case.objective;
-        Bound::AtLeast(match s.first() {
-            Some(shape) => self.workshop.case.shapes[*shape as usize].bound(objective),
-            None => self.workshop.case.bound(),
-        })
+        self.workshop.bound_of(s.first().map(|shape| *shape as usize))
     }
 
     fn solution(&self, s: &Vec<u32>) -> Solution {

@@ -4,10 +4,11 @@
 use super::question::Objective;
 use super::shape::Case;
 use super::walk::{Walk, walk};
-use crate::pipeline::decode::{Decoder, StagePolicy};
+use crate::pipeline::block::{Block, Unroller};
+use crate::pipeline::decode::{Decoded, Decoder, StagePolicy};
 use crate::pipeline::evaluate::{Evaluator, Worth};
 use crate::pipeline::{PipelineError, Schedule};
-use crate::search::problem::Key128;
+use crate::search::problem::{Bound, Key128};
 use crate::search::score::Score;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
@@ -22,6 +23,8 @@ enum Origin {
     Order(Arc<Orders>),
     /// A list scheduler follows a policy.
     Policy(Vec<StagePolicy>),
+    /// A building block is unrolled.
+    Block(Block),
     /// A walk starts from an order.
     Walk(Arc<Orders>, Walk),
 }
@@ -52,13 +55,25 @@ impl Solution {
         let mut hash = Xxh3::new();
         hash.update(&[1]);
         hash.update(&(shape as u64).to_le_bytes());
-        for rules in &policy {
-            hash.update(&rules.cap.to_le_bytes());
-            hash.update(&rules.due.to_le_bytes());
-            hash.update(&rules.hold.to_bits().to_le_bytes());
-            rules.rank.iter().flatten().for_each(|rank| hash.update(&rank.to_bits().to_le_bytes()));
+        // By name, so that a new rule cannot be forgotten.
+        for StagePolicy { cap, warm, due, hold, rank } in &policy {
+            [cap, warm, due].into_iter().for_each(|number| hash.update(&number.to_le_bytes()));
+            hash.update(&hold.to_bits().to_le_bytes());
+            rank.iter().flatten().for_each(|rank| hash.update(&rank.to_bits().to_le_bytes()));
         }
         Self::new(shape, Origin::Policy(policy), hash.digest128())
+    }
+
+    /// What a building block unrolls to.
+    pub fn block(shape: usize, block: Block) -> Self {
+        let mut hash = Xxh3::new();
+        hash.update(&[2]);
+        hash.update(&(shape as u64).to_le_bytes());
+        let Block { period, waits, hold, due } = &block;
+        [period, hold].into_iter().chain(waits).for_each(|time| hash.update(&time.to_bits().to_le_bytes()));
+        hash.update(&due.to_le_bytes());
+        let key = hash.digest128();
+        Self::new(shape, Origin::Block(block), key)
     }
 
     /// Which shape of the case.
@@ -83,8 +98,11 @@ fn key_of(shape: usize, orders: &Orders) -> u128 {
 struct Tools {
     decoder: Decoder,
     evaluator: Evaluator,
+    /// `None` for maps that blocks do not know.
+    unroller: Option<Unroller>,
     idle_decoders: Mutex<Vec<Decoder>>,
     idle_evaluators: Mutex<Vec<Evaluator>>,
+    idle_unrollers: Mutex<Vec<Unroller>>,
 }
 
 /// A case with what it takes to price schedules of it.
@@ -120,8 +138,10 @@ impl Workshop {
                     tools.push(Tools {
                         decoder,
                         evaluator,
+                        unroller: Unroller::new(map, &[], costs, m, shape.backward).ok(),
                         idle_decoders: Mutex::default(),
                         idle_evaluators: Mutex::default(),
+                        idle_unrollers: Mutex::default(),
                     });
                     shapes.push(shape);
                 }
@@ -158,9 +178,9 @@ impl Workshop {
         let tools = &self.tools[x.shape];
         match &*x.origin {
             Origin::Order(orders) => orders.clone(),
-            Origin::Policy(policy) => {
+            Origin::Policy(_) | Origin::Block(_) => {
                 let schedule = lent(&tools.idle_decoders, &tools.decoder, |decoder| {
-                    decoder.decode(policy).ok().map(|_| decoder.schedule(""))
+                    self.decode(x, decoder).map(|_| decoder.schedule(""))
                 });
                 let orders = schedule.and_then(|schedule| tools.evaluator.order_of(&schedule));
                 Arc::new(orders.unwrap_or_default())
@@ -173,9 +193,28 @@ impl Workshop {
         }
     }
 
+    /// What the list scheduler makes of a policy or a block; `None` where it gets stuck.
+    fn decode(&self, x: &Solution, decoder: &mut Decoder) -> Option<Decoded> {
+        let tools = &self.tools[x.shape];
+        match &*x.origin {
+            Origin::Policy(policy) => decoder.decode(policy).ok(),
+            Origin::Block(block) => {
+                let unroll = |original| lent(&tools.idle_unrollers, original, |unroller| unroller.unroll(block));
+                decoder.follow(tools.unroller.as_ref().map(unroll)?).ok()
+            }
+            Origin::Order(_) | Origin::Walk(..) => None,
+        }
+    }
+
     /// The solution as a schedule.
     pub fn schedule(&self, x: &Solution, name: &str) -> Schedule {
         self.tools[x.shape].evaluator.schedule_of(name, &self.orders(x))
+    }
+
+    /// No schedule of a shape has a smaller objective; of none, if no shape is named.
+    pub fn bound_of(&self, shape: Option<usize>) -> Bound {
+        let of_shape = |number: usize| self.case.shapes[number].bound(self.case.objective);
+        Bound::AtLeast(shape.map_or_else(|| self.case.bound(), of_shape))
     }
 
     /// Its identity.
@@ -190,8 +229,8 @@ impl Workshop {
             Objective::Makespan => Score::feasible(makespan),
             Objective::Span => Score::feasible(span),
         };
-        if let Origin::Policy(policy) = &*x.origin {
-            let decoded = lent(&tools.idle_decoders, &tools.decoder, |decoder| decoder.decode(policy));
+        if let Origin::Policy(_) | Origin::Block(_) = &*x.origin {
+            let decoded = lent(&tools.idle_decoders, &tools.decoder, |decoder| self.decode(x, decoder));
             return decoded.map_or(Score::Failed, |times| of(times.makespan, times.span));
         }
         let orders = self.orders(x);

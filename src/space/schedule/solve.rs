@@ -1,8 +1,9 @@
 //! From a case to the best schedule found, what it was compared with, and how good it is proven to be.
 //!
 //! `auto` goes from cheap to dear and stops as soon as the bound is met: known schedules, a certified optimum where the
-//! question is small, policy genomes bred by genetic search, then walks from the best of all.
+//! question is small, building blocks and policies bred by genetic search, then walks from the best of all.
 
+use super::block::BlockSpace;
 use super::known::{Known, known, on_shapes};
 use super::order::OrderSpace;
 use super::policy::PolicySpace;
@@ -19,6 +20,7 @@ use crate::search::budget::{Budget, Interrupt, Stop};
 use crate::search::climb::Climb;
 use crate::search::genetic::Genetic;
 use crate::search::mcts::Mcts;
+use crate::search::nested::Nested;
 use crate::search::outcome::{Counters, Observer, Outcome, gap};
 use crate::search::problem::Problem;
 use crate::search::random::Random;
@@ -26,9 +28,9 @@ use crate::search::run::{Request, solve as search};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// Names that `--backend` takes: `genetic`, `mcts` and `random` choose policies, `orders` is tree search pass by pass, `climb`
-/// changes the order of passes.
-pub const BACKENDS: [&str; 6] = ["auto", "genetic", "mcts", "orders", "climb", "random"];
+/// Names that `--backend` takes: `genetic`, `mcts`, `nested` and `random` choose policies, `blocks` breeds building blocks,
+/// `orders` is tree search pass by pass, `climb` changes the order of passes.
+pub const BACKENDS: [&str; 8] = ["auto", "genetic", "mcts", "nested", "random", "blocks", "orders", "climb"];
 
 /// How to search.
 #[derive(Debug, Clone, PartialEq)]
@@ -150,8 +152,14 @@ const ALL_WALKS_PASSES: u64 = 800_000_000;
 const STEPS: std::ops::RangeInclusive<u64> = 800..=20_000;
 /// Share of a time limit that policies get.
 const POLICY_TIME: f64 = 0.3;
-/// Shares of the policies' time that each breed may use of what is left.
-const BREEDS: [f64; 2] = [0.5, 0.6];
+/// What is bred.
+#[derive(Debug, Clone, Copy)]
+enum Breed {
+    Policies,
+    Blocks,
+}
+/// What `auto` breeds, and the share of [`POLICY_TIME`] that each may use of what is left then.
+const BREEDS: [(Breed, f64); 3] = [(Breed::Blocks, 0.4), (Breed::Policies, 0.5), (Breed::Policies, 0.6)];
 /// Solutions that walks start from.
 const STARTS: usize = 16;
 /// Evaluations that a walk counts for where they are limited.
@@ -320,16 +328,25 @@ fn run(
     };
     progress.best = seeds.into_iter().map(key).filter(|entry| entry.score.is_feasible()).collect();
     let policy = PolicySpace::new(workshop);
+    let blocks = BlockSpace::new(workshop);
     let polish = Polish { workshop, steps: steps as u32 };
     match options.backend.as_str() {
         "auto" => {
-            // Breeding may settle on a rule that walks cannot leave: it is done twice, each time from the known schedules.
+            // Breeding may settle on a rule that walks cannot leave: every breed starts from the known schedules.
             let known = progress.best.clone();
-            for (breed, share) in BREEDS.into_iter().enumerate() {
+            for (number, (breed, share)) in BREEDS.into_iter().enumerate() {
                 let bred = std::mem::replace(&mut progress.best, known.clone());
                 let evaluations = sized(policies, 1).map(|n| (n / BREEDS.len() as u64).max(1));
-                progress.phase(&policy, &Genetic::default(), evaluations, None, POLICY_TIME * share)?;
-                progress.seed = options.seed.wrapping_add(breed as u64 + 1);
+                let time = POLICY_TIME * share;
+                match (breed, &blocks) {
+                    (Breed::Blocks, Ok(space)) => {
+                        progress.phase(space, &Genetic::default(), evaluations, None, time)?
+                    }
+                    // Maps that blocks do not know.
+                    (Breed::Blocks, Err(_)) => {}
+                    (Breed::Policies, _) => progress.phase(&policy, &Genetic::default(), evaluations, None, time)?,
+                }
+                progress.seed = options.seed.wrapping_add(number as u64 + 1);
                 progress.merge(bred);
                 if progress.is_over() {
                     break;
@@ -345,6 +362,8 @@ fn run(
         "random" => progress.phase(&policy, &Random::default(), sized(policies, 1), None, 1.0)?,
         "climb" => progress.phase(&polish, &Climb::default(), sized(walks, 1), None, 1.0)?,
         "mcts" => progress.phase(&policy, &Mcts::default(), sized(policies, 1), None, 1.0)?,
+        "nested" => progress.phase(&policy, &Nested::default(), sized(policies, 1), None, 1.0)?,
+        "blocks" => progress.phase(&blocks?, &Genetic::default(), sized(policies, 1), None, 1.0)?,
         "orders" => progress.phase(&OrderSpace::new(workshop)?, &Mcts::default(), sized(policies, 1), None, 1.0)?,
         name => return Err(InputError::unknown_name(name, "a backend", BACKENDS).at("backend").into()),
     }
