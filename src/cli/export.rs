@@ -157,6 +157,11 @@ fn schedule(args: &Args, given: &str) -> Result<(String, Option<Vec<u32>>), Fail
         let error = InputError::new(Kind::Inconsistent).at("--layers").found(said);
         return Err(error.expected(format!("{has}, the layers of the plan")).into());
     }
+    if read.schedule.flags.iter().any(|flags| flags.recompute)
+        && matches!(args.to, Target::TorchCsv | Target::ZbRuntime | Target::MegatronLayout)
+    {
+        say("this form does not say which stages recompute: the modules of those stages must checkpoint");
+    }
     let layers = args.layers.or(layers);
     let unit_us = args.unit_us.unwrap_or(unit_us);
     // What exceeds memory can still be drawn.

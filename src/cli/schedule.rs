@@ -56,6 +56,9 @@ pub(super) struct Args {
     /// Share by which input and weight gradients apart take longer than both in one, e.g. 3%
     #[arg(long, value_name = "FRACTION", value_parser = values::fraction)]
     split_penalty: Option<f64>,
+    /// Stages may recompute, which takes another forward: share of its activation that such a stage keeps, e.g. 5%
+    #[arg(long, value_name = "SHARE", value_parser = values::fraction)]
+    recompute: Option<f64>,
     /// What is to be short: `span` is the longest time of one device, for an optimizer that waits for nobody
     #[arg(long, value_enum, value_name = "WHAT")]
     objective: Option<ObjectiveName>,
@@ -69,7 +72,7 @@ pub(super) struct Args {
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     /// Search the schedule of a plan: its times, memory and links; its cuts between stages may move
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["dsl", "csv", "file", "devices", "micro_batches", "times", "comm", "memory", "chunks", "placement", "backward"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dsl", "csv", "file", "devices", "micro_batches", "times", "comm", "memory", "chunks", "placement", "backward", "recompute"])]
     plan: Option<PathBuf>,
     /// Write the schedule file here; `espalier export` reads it
     #[arg(short, long, value_name = "PATH")]
@@ -179,6 +182,7 @@ impl Args {
             placement: placement.unwrap_or(base.placement),
             backward: backward.unwrap_or(base.backward),
             split_penalty: self.split_penalty.unwrap_or(base.split_penalty),
+            recompute: self.recompute.or(base.recompute),
             objective: objective.unwrap_or(base.objective),
         }
     }
@@ -220,6 +224,7 @@ impl Args {
             ("--comm", self.comm.is_some()),
             ("--memory", self.memory.is_some()),
             ("--split-penalty", self.split_penalty.is_some()),
+            ("--recompute", self.recompute.is_some()),
         ] {
             if given {
                 let error = InputError::new(Kind::Inconsistent).at(flag);
@@ -283,6 +288,7 @@ const UNIT: ScheduleQuestion = ScheduleQuestion {
     placement: Placements::Any,
     backward: Backwards::Any,
     split_penalty: 0.0,
+    recompute: None,
     objective: Objective::Makespan,
 };
 
@@ -326,10 +332,11 @@ fn search(args: &Args, output: &Output) -> Ended {
     }
     let question = args.over(UNIT);
     let case = question.case().map_err(flagged)?;
-    if let Some(memory) = question.memory.filter(|memory| *memory < ScheduleQuestion::LEAST_MEMORY) {
+    let least = ScheduleQuestion::LEAST_MEMORY;
+    if let Some(memory) = question.memory.filter(|memory| *memory < least && question.recompute.is_none()) {
         return Err(Failure::DoesNotFit(too_small(memory)));
     }
-    let answer = solve_case(args, case, question.memory, None)?;
+    let answer = solve_case(args, case, question.memory.filter(|_| question.recompute.is_none()), None)?;
     let costs = &answer.case.shapes[answer.shape].costs;
     let judged = judge(&answer.schedule, costs, question.objective, answer.bound)
         .map_err(|e| Failure::Internal(e.to_string()))?;

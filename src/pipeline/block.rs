@@ -18,7 +18,10 @@ use super::schedule::StageFlags;
 /// What a building block is made of, in time units.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Block {
-    /// Time from a micro-batch to the next, as a multiple of the least that work and memory allow, at least 1.
+    /// Micro-batches that follow each other as fast as work allows, before memory makes the next ones wait, at least 1.
+    pub burst: u32,
+    /// Time from a micro-batch to the next, as a multiple of the least that work (of bursts) or work and memory (of single
+    /// ones) allow, at least 1.
     pub period: f64,
     /// Wait of each row (`3 * stage + kind`, kind 0 for F, 1 for B) after its input is there; weight passes have none.
     pub waits: Vec<f64>,
@@ -50,8 +53,8 @@ pub struct Unroller {
 /// Differences below this share of a period are rounding.
 const ROUNDING: f64 = 1e-9;
 /// Most times that a period grows, and by how much at least.
-const GROWTHS: usize = 40;
-const GROWTH: f64 = 1.01;
+const GROWTHS: usize = 30;
+const GROWTH: f64 = 1.015;
 
 impl Unroller {
     /// Prepares for `m` micro-batches.
@@ -96,18 +99,25 @@ impl Unroller {
 
     /// The order of all forwards and backwards.
     pub fn unroll(&mut self, block: &Block) -> Guide {
-        let mut period = self.work;
+        let burst = (block.burst as usize).min(self.m).max(1);
+        let slack = block.period.max(1.0);
+        let mut spacing = if burst > 1 { self.work * slack } else { self.work };
+        let mut period = spacing * burst as f64;
+        self.place(block, spacing);
         for _ in 0..GROWTHS {
-            self.place(block, period);
-            let over = self.excess(period);
+            let over = self.excess(period, spacing, burst);
             if over <= 1.0 {
                 break;
             }
-            period *= over.min(2.0).max(GROWTH);
+            period *= over.clamp(GROWTH, 2.0);
+            if burst == 1 {
+                spacing = period;
+                self.place(block, spacing);
+            }
         }
-        if block.period > 1.0 {
-            period *= block.period;
-            self.place(block, period);
+        if burst == 1 && slack > 1.0 {
+            (period, spacing) = (period * slack, period * slack);
+            self.place(block, spacing);
         }
         let m = self.m;
         let mut guide = Guide {
@@ -117,18 +127,23 @@ impl Unroller {
             due: block.due,
         };
         for own in &self.rows.of_device {
-            let slot = |row: &u32| {
-                let start = self.start[*row as usize];
+            let slot = |row: usize, of_burst: usize| {
+                let start = self.start[row] + spacing * of_burst as f64;
                 let turns = (start / period + ROUNDING).floor().max(0.0);
-                (start - turns * period, *row as usize, turns as usize)
+                (start - turns * period, row, of_burst, turns as usize)
             };
-            let mut slots: Vec<_> = own.iter().filter(|row| **row as usize % KINDS < 2).map(slot).collect();
+            let rows = own.iter().map(|row| *row as usize).filter(|row| row % KINDS < 2);
+            let mut slots: Vec<_> = rows.flat_map(|row| (0..burst).map(move |k| slot(row, k))).collect();
             slots.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-            let last = slots.iter().map(|slot| slot.2).max().unwrap_or(0);
+            let last = slots.iter().map(|slot| slot.3).max().unwrap_or(0);
             let (mut place, mut backwards) = (0, 0);
-            for turn in 0..m + last {
-                for (_, row, turns) in slots.iter().filter(|(_, _, turns)| *turns <= turn && turn - turns < m) {
-                    let pass = row * m + turn - turns;
+            for turn in 0..m.div_ceil(burst) + last {
+                for (_, row, of_burst, turns) in slots.iter().filter(|(_, _, _, turns)| *turns <= turn) {
+                    let microbatch = (turn - turns) * burst + of_burst;
+                    if microbatch >= m {
+                        continue;
+                    }
+                    let pass = row * m + microbatch;
                     (guide.place[pass], guide.before[pass]) = (place, backwards);
                     place += 1;
                     backwards += (row % KINDS) as u32;
@@ -156,16 +171,21 @@ impl Unroller {
 
     /// The memory that activations take once the pipeline is full, over what there is, where that is most. Weight passes
     /// are taken to follow their backwards.
-    fn excess(&self, period: f64) -> f64 {
+    fn excess(&self, period: f64, spacing: f64, burst: usize) -> f64 {
         let held = |x: usize, at: f64| {
             let rows = &self.rows.rows[KINDS * x..KINDS * (x + 1)];
-            let end = self.start[KINDS * x + 1] + rows[1].duration + rows[2].duration;
+            let (start, length) = (self.start[KINDS * x], rows[1].duration + rows[2].duration);
+            let end = self.start[KINDS * x + 1] + length;
             let turns = |from: f64| ((at - from) / period + ROUNDING).floor();
-            (rows[0].takes + rows[0].frees) * (turns(self.start[KINDS * x]) - turns(end)).max(0.0)
+            let in_flight = |k: usize| (turns(start + spacing * k as f64) - turns(end + spacing * k as f64)).max(0.0);
+            (rows[0].takes + rows[0].frees) * (0..burst).map(in_flight).sum::<f64>()
         };
         let of = |(stages, room): (&Vec<usize>, &f64)| {
-            let at = |x: &usize| stages.iter().map(|y| held(*y, self.start[KINDS * x])).sum::<f64>() / room;
-            stages.iter().map(at).fold(0.0, f64::max)
+            let of_stage = |x: &usize| {
+                let starts = (0..burst).map(|k| self.start[KINDS * x] + spacing * k as f64);
+                starts.map(|at| stages.iter().map(|y| held(*y, at)).sum::<f64>() / room).fold(0.0, f64::max)
+            };
+            stages.iter().map(of_stage).fold(0.0, f64::max)
         };
         self.stages.iter().zip(&self.memory).map(of).fold(0.0, f64::max)
     }
@@ -211,7 +231,7 @@ mod tests {
     }
 
     fn plain(stages: usize) -> Block {
-        Block { period: 1.0, waits: vec![0.0; 3 * stages], hold: 0.0, due: u32::MAX }
+        Block { burst: 1, period: 1.0, waits: vec![0.0; 3 * stages], hold: 0.0, due: u32::MAX }
     }
 
     #[test]
@@ -230,9 +250,11 @@ mod tests {
             for map in [Placement::looped(p, v), Placement::wave(p, v)] {
                 let costs = Costs::table(&map, &[], 1.0, 1.3, 0.6, 0.2);
                 let waits: Vec<f64> = (0..3 * p * v).map(|row| (row * 7 % 5) as f64 * 0.3).collect();
-                for (period, hold, due) in [(0.0, 0.0, 1), (1.0, 0.5, 2), (1.1, 2.0, u32::MAX), (3.0, 0.0, 4)] {
-                    let block = Block { period, waits: waits.clone(), hold, due };
-                    assert!(times(&map, &costs, m, &block).is_some(), "{p} {v} {m} {period}");
+                for (burst, period, hold, due) in
+                    [(0, 0.0, 0.0, 1), (2, 1.0, 0.5, 2), (3, 1.1, 2.0, u32::MAX), (9, 3.0, 0.0, 4)]
+                {
+                    let block = Block { burst, period, waits: waits.clone(), hold, due };
+                    assert!(times(&map, &costs, m, &block).is_some(), "{p} {v} {m} {burst} {period}");
                 }
             }
         }

@@ -122,6 +122,14 @@ impl Costs {
         self
     }
 
+    /// Stages that recompute keep only `share` of every activation between F and the backward.
+    pub fn with_kept(mut self, share: f64) -> Self {
+        for stage in &mut self.stages {
+            stage.kept = stage.activation * share;
+        }
+        self
+    }
+
     /// Refuses lists of the wrong length and numbers that are no times or amounts.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Building blocks as a decision tree: shape, period, rules for gaps, then how long the passes of a micro-batch wait, by chunk and by
+//! Building blocks as a decision tree: shape, bursts, period, rules for gaps, then how long the passes of a micro-batch wait, by chunk and by
 //! stage. Its depth does not depend on the number of micro-batches.
 //!
 //! Waits are counted in halves of the shortest pass that takes time: with passes of one length the offsets of Qi et al.
@@ -12,6 +12,8 @@ use crate::search::score::Score;
 
 /// Periods as multiples of the least that work and memory allow.
 const PERIODS: [f64; 6] = [1.0, 1.02, 1.05, 1.1, 1.2, 1.35];
+/// Most micro-batches of a burst.
+const MOST_OF_BURST: u32 = 16;
 /// Waits that the stages of a chunk share, in halves of the shortest pass.
 const SHARED: u32 = 9;
 /// Waits where a chunk begins, likewise.
@@ -27,6 +29,7 @@ const OWN: [f64; 4] = [0.0, 1.0, 2.0, 4.0];
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Gene {
     Shape,
+    Burst,
     Period,
     /// Before every pass of a chunk.
     Shared(usize, usize),
@@ -58,6 +61,7 @@ impl<'w> BlockSpace<'w> {
                 return Err(PipelineError::Unsupported { schedule: "building block".to_owned(), why });
             }
             let mut genes = vec![
+                (Gene::Burst, MOST_OF_BURST.min(workshop.case.microbatches as u32).max(1)),
                 (Gene::Period, PERIODS.len() as u32),
                 (Gene::Hold, HOLDS.len() as u32),
                 (Gene::Due, DUE.len() as u32),
@@ -90,13 +94,14 @@ impl<'w> BlockSpace<'w> {
         let passes = shape.costs.stages.iter().flat_map(|cost| [cost.forward, cost.backward, cost.weight]);
         let unit = 0.5 * passes.filter(|time| *time > 0.0).fold(f64::INFINITY, f64::min);
         let unit = if unit.is_finite() { unit } else { 0.0 };
-        let mut block = Block { period: 1.0, waits: vec![0.0; 3 * map.stages()], hold: 0.0, due: 1 };
+        let mut block = Block { burst: 1, period: 1.0, waits: vec![0.0; 3 * map.stages()], hold: 0.0, due: 1 };
         let p = map.devices();
         let stages_of = |c: usize| c * p..((c + 1) * p).min(map.stages());
         for ((gene, _), option) in self.genes[number].iter().zip(&s[1..]) {
             let option = *option as usize;
             match *gene {
                 Gene::Shape => {}
+                Gene::Burst => block.burst = 1 + option as u32,
                 Gene::Period => block.period = PERIODS[option],
                 Gene::Shared(c, kind) => {
                     stages_of(c).for_each(|x| block.waits[3 * x + kind] += unit * option as f64);
@@ -128,6 +133,7 @@ impl Problem for BlockSpace<'_> {
         let Some((gene, options)) = self.gene(s) else { return Node::Complete };
         let slot: Slot = match gene {
             Gene::Shape => 0,
+            Gene::Burst => word(1, 1, 0),
             Gene::Period => word(1, 0, 0),
             Gene::Shared(c, kind) => word(2, c, kind),
             Gene::Turn(c, kind) => word(3, c, kind),
@@ -152,6 +158,7 @@ impl Problem for BlockSpace<'_> {
         // Stages wait like their chunk as a rule, and a period is short.
         match self.gene(s) {
             Some((Gene::Own(..), _)) => out[0] = 12.0,
+            Some((Gene::Burst, _)) => out[0] = 8.0,
             Some((Gene::Period | Gene::Turn(..), _)) => out[0] = 3.0,
             _ => {}
         }

@@ -255,6 +255,7 @@ pub fn costs(question: &ScheduleQuestion, schedule: &Schedule) -> Costs {
     let slower = if schedule.splits_backward() { 1.0 + question.split_penalty } else { 1.0 };
     let [f, b, w] = question.times;
     let costs = Costs::table(&schedule.placement, &schedule.flags, f, b * slower, w * slower, question.comm);
+    let costs = costs.with_kept(question.recompute.unwrap_or(0.0));
     match question.memory {
         Some(memory) => costs.with_limit(memory),
         None => costs,

@@ -5,7 +5,7 @@ use super::shape::{Case, Shape};
 use crate::pipeline::bounds::Backward;
 use crate::pipeline::dsl::Question;
 use crate::pipeline::generators::{PassCosts, shipped, v_1f1b, zero_bubble, zero_bubble_v};
-use crate::pipeline::{Action, Pass, Schedule, Step, simulate};
+use crate::pipeline::{Action, Pass, Schedule, StageFlags, Step, simulate};
 
 /// A known schedule on a shape.
 #[derive(Debug, Clone)]
@@ -49,13 +49,17 @@ pub fn known(case: &Case) -> Vec<Known> {
 
 /// A schedule on those shapes of the case that have its map, where it runs within memory.
 pub fn on_shapes(case: &Case, schedule: &Schedule) -> Vec<Known> {
-    let shapes = case.shapes.iter().enumerate();
-    let alike =
-        shapes.filter(|(_, shape)| shape.placement == schedule.placement && case.microbatches == schedule.microbatches);
+    let recomputes = |flags: &[StageFlags], x: usize| flags.get(x).is_some_and(|flags| flags.recompute);
+    let alike = case.shapes.iter().enumerate().filter(|(_, shape)| {
+        shape.placement == schedule.placement
+            && case.microbatches == schedule.microbatches
+            && (0..shape.placement.stages()).all(|x| recomputes(&shape.flags, x) == recomputes(&schedule.flags, x))
+    });
     alike.filter_map(|(number, shape)| on(number, shape, schedule.clone())).collect()
 }
 
-fn on(number: usize, shape: &Shape, schedule: Schedule) -> Option<Known> {
+fn on(number: usize, shape: &Shape, mut schedule: Schedule) -> Option<Known> {
+    schedule.flags[..shape.flags.len()].copy_from_slice(&shape.flags);
     let run = simulate(&as_shape(&schedule, shape.backward)?, &shape.costs).ok()?;
     let peak = run.peak_memory();
     Some(Known { shape: number, schedule, makespan: run.makespan, span: run.span, peak })
@@ -102,9 +106,11 @@ fn candidates(shape: &Shape, m: usize) -> Vec<Schedule> {
     }
     let stage = |x: usize| {
         let cost = &shape.costs.stages[x];
+        let recompute = shape.flags.get(x).is_some_and(|flags| flags.recompute);
+        let (again, kept) = if recompute { (cost.forward, cost.kept) } else { (0.0, cost.activation) };
         PassCosts {
-            time: [cost.forward, cost.backward, cost.weight],
-            memory: [cost.activation, cost.residue - cost.activation, -cost.residue],
+            time: [cost.forward, cost.backward + again, cost.weight],
+            memory: [kept, cost.residue - kept, -cost.residue],
         }
     };
     let limit = shape.costs.limit.iter().flatten().zip(&shape.costs.resident).map(|(limit, used)| limit - used);

@@ -33,7 +33,8 @@ impl<'w> OrderSpace<'w> {
     /// As [`Yard::new`].
     pub fn new(workshop: &'w Workshop) -> Result<Self, PipelineError> {
         let m = workshop.case.microbatches;
-        let yard = |shape: &super::shape::Shape| Yard::new(&shape.placement, &[], &shape.costs, m, shape.backward);
+        let yard =
+            |shape: &super::shape::Shape| Yard::new(&shape.placement, &shape.flags, &shape.costs, m, shape.backward);
         Ok(Self { yards: workshop.case.shapes.iter().map(yard).collect::<Result<_, _>>()?, workshop })
     }
 

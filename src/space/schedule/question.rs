@@ -6,7 +6,7 @@
 use super::shape::{Case, Shape};
 use crate::error::{InputError, Kind};
 use crate::pipeline::bounds::Backward;
-use crate::pipeline::{Costs, Placement};
+use crate::pipeline::{Costs, Placement, StageFlags};
 use serde::{Deserialize, Serialize};
 
 /// What is to be short.
@@ -75,6 +75,9 @@ pub struct ScheduleQuestion {
     /// Share by which B and W apart take longer than both in one.
     #[serde(default)]
     pub split_penalty: f64,
+    /// Share of its activation that a stage keeps if it recomputes; none lets no stage recompute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recompute: Option<f64>,
     /// What is to be short.
     #[serde(default)]
     pub objective: Objective,
@@ -115,6 +118,9 @@ impl ScheduleQuestion {
         }
         if let Some(memory) = self.memory.filter(|memory| !(memory.is_finite() && *memory > 0.0)) {
             return Err(invalid("memory").found(memory).expected("a number above zero"));
+        }
+        if let Some(share) = self.recompute.filter(|share| !(0.0..=1.0).contains(share)) {
+            return Err(invalid("recompute").found(share).expected("a share from 0 to 1"));
         }
         match (self.chunks, self.placement) {
             (Some(v), _) if !(1..=MOST_CHUNKS).contains(&v) => {
@@ -175,17 +181,37 @@ impl ScheduleQuestion {
             Backwards::Any if self.split_penalty > 0.0 => &[Backward::Split, Backward::Fused],
             Backwards::Any => &[Backward::Split],
         };
-        let shapes = maps.flat_map(|map| kinds.iter().map(move |kind| (map.clone(), *kind)));
-        let shapes = shapes.map(|(placement, kind)| {
+        let recomputes = self.recompute.is_some() && self.memory.is_some();
+        let patterns = |map: Placement| {
+            let flags = if recomputes { recomputing(&map) } else { vec![Vec::new()] };
+            flags.into_iter().map(move |flags| (map.clone(), flags))
+        };
+        let shapes = maps
+            .flat_map(patterns)
+            .flat_map(|(map, flags)| kinds.iter().map(move |kind| (map.clone(), flags.clone(), *kind)));
+        let shapes = shapes.map(|(placement, flags, kind)| {
             let slower = if kind == Backward::Split { 1.0 + self.split_penalty } else { 1.0 };
             let [f, b, w] = self.times;
-            let costs = Costs::table(&placement, &[], f, b * slower, w * slower, self.comm);
+            let costs = Costs::table(&placement, &flags, f, b * slower, w * slower, self.comm);
+            let costs = costs.with_kept(self.recompute.unwrap_or(0.0));
             let costs = match self.memory {
                 Some(memory) => costs.with_limit(memory),
                 None => costs,
             };
-            Shape::new(placement, costs, kind, self.micro_batches)
+            Shape::flagged(placement, flags, costs, kind, self.micro_batches)
         });
         Ok(Case { shapes: shapes.collect(), microbatches: self.micro_batches, objective: self.objective })
     }
+}
+
+/// Which stages may recompute: none, or the first ones of the pipeline, whose activations are held longest, by quarters and
+/// halves of a chunk of every device and by whole chunks.
+fn recomputing(map: &Placement) -> Vec<Vec<StageFlags>> {
+    let (p, stages) = (map.devices(), map.stages());
+    let mut counts: Vec<usize> = vec![0, p.div_ceil(4)];
+    counts.extend((0..stages / p).flat_map(|c| [c * p + p.div_ceil(2), (c + 1) * p]));
+    counts.sort_unstable();
+    counts.dedup();
+    let first = |n: usize| (0..stages).map(|x| StageFlags { recompute: x < n, ..StageFlags::default() }).collect();
+    counts.into_iter().map(|n| if n == 0 { Vec::new() } else { first(n) }).collect()
 }

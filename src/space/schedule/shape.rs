@@ -1,14 +1,17 @@
-//! What is decided before the order: the map from stages to devices, its costs, whether backwards are split.
+//! What is decided before the order: the map from stages to devices, which stages recompute, costs, whether backwards are
+//! split.
 
 use super::question::Objective;
 use crate::pipeline::bounds::{Backward, Bounds, bounds};
-use crate::pipeline::{Costs, Placement};
+use crate::pipeline::{Costs, Placement, StageFlags};
 
 /// A map with its costs, and what no order on it can beat.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
     /// Stage to device.
     pub placement: Placement,
+    /// Which stages recompute, by stage; empty for none.
+    pub flags: Vec<StageFlags>,
     /// Costs, memory limit included.
     pub costs: Costs,
     /// Whether B and W are apart.
@@ -20,8 +23,13 @@ pub struct Shape {
 impl Shape {
     /// A shape with its bounds for `m` micro-batches.
     pub fn new(placement: Placement, costs: Costs, backward: Backward, m: usize) -> Self {
-        let bounds = bounds(&placement, &[], &costs, m, backward);
-        Self { placement, costs, backward, bounds }
+        Self::flagged(placement, Vec::new(), costs, backward, m)
+    }
+
+    /// As [`Shape::new`], with stages that recompute.
+    pub fn flagged(placement: Placement, flags: Vec<StageFlags>, costs: Costs, backward: Backward, m: usize) -> Self {
+        let bounds = bounds(&placement, &flags, &costs, m, backward);
+        Self { placement, flags, costs, backward, bounds }
     }
 
     /// No order on it has a smaller objective.
@@ -44,7 +52,12 @@ impl Shape {
             n => format!(" of {n} chunks"),
         };
         let backward = if self.backward == Backward::Split { "B and W apart" } else { "B and W in one" };
-        format!("{}{chunks}, {backward}", self.placement.shape())
+        let recompute = match self.flags.iter().filter(|flags| flags.recompute).count() {
+            0 => String::new(),
+            n if n == self.placement.stages() => ", all stages recompute".to_owned(),
+            n => format!(", {n} of {} stages recompute", self.placement.stages()),
+        };
+        format!("{}{chunks}, {backward}{recompute}", self.placement.shape())
     }
 }
 

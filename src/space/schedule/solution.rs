@@ -69,9 +69,9 @@ impl Solution {
         let mut hash = Xxh3::new();
         hash.update(&[2]);
         hash.update(&(shape as u64).to_le_bytes());
-        let Block { period, waits, hold, due } = &block;
+        let Block { burst, period, waits, hold, due } = &block;
         [period, hold].into_iter().chain(waits).for_each(|time| hash.update(&time.to_bits().to_le_bytes()));
-        hash.update(&due.to_le_bytes());
+        [burst, due].into_iter().for_each(|number| hash.update(&number.to_le_bytes()));
         let key = hash.digest128();
         Self::new(shape, Origin::Block(block), key)
     }
@@ -130,15 +130,15 @@ impl Workshop {
     pub fn new(case: Case) -> Result<Self, PipelineError> {
         let (mut shapes, mut tools, mut refused) = (Vec::new(), Vec::new(), None);
         for shape in case.shapes {
-            let (map, costs, m) = (&shape.placement, &shape.costs, case.microbatches);
-            let made = Decoder::new(map, &[], costs, m, shape.backward)
-                .and_then(|decoder| Ok((decoder, Evaluator::new(map, &[], costs, m, shape.backward)?)));
+            let (map, flags, costs, m) = (&shape.placement, &shape.flags, &shape.costs, case.microbatches);
+            let made = Decoder::new(map, flags, costs, m, shape.backward)
+                .and_then(|decoder| Ok((decoder, Evaluator::new(map, flags, costs, m, shape.backward)?)));
             match made {
                 Ok((decoder, evaluator)) => {
                     tools.push(Tools {
                         decoder,
                         evaluator,
-                        unroller: Unroller::new(map, &[], costs, m, shape.backward).ok(),
+                        unroller: Unroller::new(map, flags, costs, m, shape.backward).ok(),
                         idle_decoders: Mutex::default(),
                         idle_evaluators: Mutex::default(),
                         idle_unrollers: Mutex::default(),

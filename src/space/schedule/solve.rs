@@ -145,13 +145,15 @@ const SMALL: usize = 200;
 const NODES: u64 = 100_000;
 /// Passes scheduled by policies in all, and the least and most policies: some seconds of one thread.
 const POLICY_PASSES: u64 = 120_000_000;
-const POLICIES: std::ops::RangeInclusive<u64> = 400..=30_000;
+const POLICIES: std::ops::RangeInclusive<u64> = 400..=60_000;
 /// Passes timed in one walk, and in all walks.
 const WALK_PASSES: u64 = 3_000_000;
 const ALL_WALKS_PASSES: u64 = 800_000_000;
 const STEPS: std::ops::RangeInclusive<u64> = 800..=20_000;
 /// Share of a time limit that policies get.
 const POLICY_TIME: f64 = 0.3;
+/// Evaluations without a better one before a breed ends early.
+const PATIENCE: u64 = 5_000;
 /// What is bred.
 #[derive(Debug, Clone, Copy)]
 enum Breed {
@@ -294,7 +296,9 @@ fn prove(workshop: &mut Workshop) -> Vec<Solution> {
         if 3 * shape.placement.stages() * m > SMALL {
             continue;
         }
-        let Ok(certificate) = certify(&shape.placement, &[], &shape.costs, m, shape.backward, NODES) else { continue };
+        let Ok(certificate) = certify(&shape.placement, &shape.flags, &shape.costs, m, shape.backward, NODES) else {
+            continue;
+        };
         shape.bounds.makespan.time = shape.bounds.makespan.time.max(certificate.makespan * (1.0 - 1e-12));
         if let Some(schedule) = &certificate.schedule {
             found.extend(workshop.solution_of(number, schedule));
@@ -338,13 +342,15 @@ fn run(
                 let bred = std::mem::replace(&mut progress.best, known.clone());
                 let evaluations = sized(policies, 1).map(|n| (n / BREEDS.len() as u64).max(1));
                 let time = POLICY_TIME * share;
+                // Half of them without a better one, and no few, say that this kind has no more to give.
+                let stall = evaluations.map(|n| n.div_ceil(2).max(PATIENCE));
                 match (breed, &blocks) {
                     (Breed::Blocks, Ok(space)) => {
-                        progress.phase(space, &Genetic::default(), evaluations, None, time)?
+                        progress.phase(space, &Genetic::default(), evaluations, stall, time)?
                     }
                     // Maps that blocks do not know.
                     (Breed::Blocks, Err(_)) => {}
-                    (Breed::Policies, _) => progress.phase(&policy, &Genetic::default(), evaluations, None, time)?,
+                    (Breed::Policies, _) => progress.phase(&policy, &Genetic::default(), evaluations, stall, time)?,
                 }
                 progress.seed = options.seed.wrapping_add(number as u64 + 1);
                 progress.merge(bred);
