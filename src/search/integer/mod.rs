@@ -22,11 +22,13 @@ use serde::{Deserialize, Serialize};
 pub struct Integer {
     /// Variables of the largest program that is solved.
     pub variables: usize,
+    /// Programs solved in all.
+    pub programs: usize,
 }
 
 impl Default for Integer {
     fn default() -> Self {
-        Self { variables: 1_200 }
+        Self { variables: 1_200, programs: 16 }
     }
 }
 
@@ -39,11 +41,10 @@ pub const PAGE: Page = Page {
            programs and says so. An interrupt waits for the program under way; a time limit does not. Where the problem does \
            not decompose there is nothing to write down, and it is the branch and bound of `exact`. The seed changes nothing.",
     presets: &[],
-    parameters: &[parameter(
-        "variables",
-        "variables of the largest program that is solved",
-        "some seconds of one core each",
-    )],
+    parameters: &[
+        parameter("variables", "variables of the largest program that is solved", "some seconds of one core each"),
+        parameter("programs", "programs solved in all, those of the best bounds", "a minute of one core"),
+    ],
 };
 
 impl Integer {
@@ -58,6 +59,7 @@ impl Integer {
         open.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let mut proven = f64::INFINITY;
         let (mut refused, mut largest, mut unclear) = (0, 0, None);
+        let (mut solved_programs, mut left) = (0, 0);
         for (place, &(bound, task)) in open.iter().enumerate() {
             evaluator.poll()?;
             let cutoff = evaluator.cutoff().unwrap_or(f64::INFINITY);
@@ -73,6 +75,12 @@ impl Integer {
             if bound >= cutoff {
                 continue;
             }
+            if solved_programs >= self.programs {
+                // Nothing that follows has a smaller bound.
+                proven = proven.min(open[place].0);
+                left = open.len() - place;
+                break;
+            }
             let Some(chain) = tasks.chain(task) else { continue };
             let variables = program::variables(&chain);
             if variables > self.variables {
@@ -80,6 +88,7 @@ impl Integer {
                 proven = proven.min(bound);
                 continue;
             }
+            solved_programs += 1;
             evaluator.looked_up(variables as u64);
             let solved = program::solve(&chain, &chain.combine.linear(), evaluator.time_left());
             let (solution, least) = match solved {
@@ -100,7 +109,10 @@ impl Integer {
                 evaluator.poll()?;
             }
         }
-        if refused > 0 {
+        if left > 0 {
+            let (all, most) = (open.len(), self.programs);
+            evaluator.refuse(format!("integer: {left} of {all} tasks were not looked at: `programs` allows {most}"));
+        } else if refused > 0 {
             let (all, most) = (open.len(), self.variables);
             evaluator.refuse(format!(
                 "integer: {refused} of {all} tasks were not solved: their programs have up to {largest} variables, `variables` \
@@ -178,7 +190,7 @@ mod tests {
     fn what_is_too_large_is_refused_in_words_and_leaves_a_bound() {
         let problem = chain(12, 3, 0.4, 1);
         let variables = program::variables(&problem.chain(0).unwrap());
-        let small = Integer { variables: variables - 1 };
+        let small = Integer { variables: variables - 1, ..Integer::default() };
         let outcome = solve(&problem, &small, Request::new(1, Budget::evaluations(50))).unwrap();
         let refused = outcome.refused.unwrap();
         assert!(refused.contains(&format!("up to {variables} variables")), "{refused}");
