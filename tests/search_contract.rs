@@ -516,7 +516,7 @@ fn extreme_parameters_of_every_backend_are_survived() {
                 check(&Erased::new(&problem), &outcome, &what);
                 assert!(outcome.counters.evaluations <= 60, "{what}");
                 // A limit on work may leave none.
-                let limits = ["steps", "nodes", "all_steps", "max_steps", "max_labels", "variables", "programs"];
+                let limits = ["steps", "nodes", "all_steps", "max_steps", "max_labels", "size", "programs"];
                 assert!(outcome.best.is_some() || limits.contains(&parameter.as_str()), "{what}");
             }
         }
