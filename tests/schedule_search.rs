@@ -1,7 +1,9 @@
 //! Searched schedules: never worse than a published one, never below a bound, equal to proven optima, the same for any
 //! number of threads.
 
+use espalier::pipeline::block::Block;
 use espalier::pipeline::bounds::Backward;
+use espalier::pipeline::decode::{PHASES, StagePolicy};
 use espalier::pipeline::{Costs, Placement, simulate, validate};
 use espalier::search::budget::Interrupt;
 use espalier::search::problem::{Bound, Node, Problem};
@@ -9,7 +11,7 @@ use espalier::search::stream::Stream;
 use espalier::space::schedule::order::OrderSpace;
 use espalier::space::schedule::policy::PolicySpace;
 use espalier::space::schedule::shape::{Case, Shape};
-use espalier::space::schedule::solution::Workshop;
+use espalier::space::schedule::solution::{Solution, Workshop};
 use espalier::space::schedule::{Objective, Placements, ScheduleAnswer, ScheduleOptions, ScheduleQuestion, solve};
 use serde_json::Value;
 
@@ -116,9 +118,10 @@ fn threads_never_change_a_schedule() {
         placement: Placements::V,
         backward: Default::default(),
         split_penalty: 0.0,
+        recompute: None,
         objective: Objective::Makespan,
     };
-    for backend in ["auto", "genetic", "mcts", "orders", "climb"] {
+    for backend in ["auto", "genetic", "mcts", "nested", "blocks", "orders", "climb"] {
         let with = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             let options = ScheduleOptions { backend: backend.to_owned(), seed: 7, ..brief(600) };
@@ -163,6 +166,7 @@ fn every_path_of_either_tree_is_a_schedule_that_its_bounds_admit() {
         placement: Placements::Any,
         backward: Default::default(),
         split_penalty: 0.1,
+        recompute: None,
         objective: Objective::Makespan,
     };
     let workshop = Workshop::new(question.case().unwrap()).unwrap();
@@ -218,6 +222,7 @@ fn a_penalty_for_splitting_brings_whole_backwards_back() {
         placement: Placements::Loop,
         backward: Default::default(),
         split_penalty,
+        recompute: None,
         objective: Objective::Makespan,
     };
     let free = search(question(0.0).case().unwrap(), &brief(100));
@@ -281,3 +286,88 @@ fn moving_layers_shortens_the_measured_example_as_far_as_whole_layers_can() {
     eprintln!("{:.4} shorter than the best order on the given cuts; at most {:.4}", gain, 1.0 - least / given);
     assert!(answer.value >= least && gain > 0.15, "{gain}");
 }
+
+#[test]
+fn every_rule_of_a_genome_has_a_part_in_its_identity() {
+    let question = ScheduleQuestion { devices: 2, micro_batches: 4, ..UNIT };
+    let workshop = Workshop::new(question.case().unwrap()).unwrap();
+    let policy = StagePolicy { cap: 3, warm: 2, due: 1, hold: 0.5, rank: [[1.0, 2.0, 0.0]; PHASES] };
+    let mut rank = policy.rank;
+    rank[PHASES - 1][2] = 7.0;
+    let policies = [
+        policy,
+        StagePolicy { cap: 4, ..policy },
+        StagePolicy { warm: 1, ..policy },
+        StagePolicy { due: 2, ..policy },
+        StagePolicy { hold: 1.0, ..policy },
+        StagePolicy { rank, ..policy },
+    ];
+    let block = Block { burst: 1, period: 1.0, waits: vec![0.0; 6], hold: 0.0, due: 1 };
+    let mut waits = block.waits.clone();
+    waits[5] = 1.0;
+    let blocks = [
+        block.clone(),
+        Block { burst: 2, ..block.clone() },
+        Block { period: 1.1, ..block.clone() },
+        Block { waits, ..block.clone() },
+        Block { hold: 1.0, ..block.clone() },
+        Block { due: 2, ..block },
+    ];
+    let policies = policies.map(|rules| Solution::policy(0, vec![policy, rules]));
+    let all: Vec<Solution> = policies.into_iter().chain(blocks.map(|block| Solution::block(0, block))).collect();
+    let keys: std::collections::BTreeSet<_> = all.iter().map(|x| workshop.key(x).0).collect();
+    assert_eq!(keys.len(), all.len());
+}
+
+#[test]
+fn blocks_alone_reach_half_and_a_third_of_the_memory_of_1f1b() {
+    // V-Half's and V-Min's memory at eight devices (Qi 2024, table 1) and a limit with slow links, where its own V-Min
+    // takes 203.5.
+    for (m, hop, limit, most) in [(16, 0.0, 5.0, 53.5), (32, 0.0, 4.0, 109.5), (32, 0.5, 4.0, 175.0)] {
+        let map = Placement::vee(8);
+        let costs = Costs::table(&map, &[], 1.0, 1.0, 1.0, hop).with_limit(limit);
+        let shapes = vec![Shape::new(map, costs, Backward::Split, m)];
+        let case = Case { shapes, microbatches: m, objective: Objective::Makespan };
+        let options = ScheduleOptions { backend: "blocks".to_owned(), known: false, ..brief(4_000) };
+        let answer = search(case, &options);
+        assert!(answer.value <= most, "limit {limit}, hop {hop}: {}", answer.value);
+    }
+}
+
+#[test]
+fn stages_recompute_where_that_is_worth_another_forward() {
+    let ask = |recompute| {
+        let question = ScheduleQuestion {
+            devices: 4,
+            micro_batches: 12,
+            memory: Some(1.5),
+            placement: Placements::V,
+            recompute,
+            ..UNIT
+        };
+        search(question.case().unwrap(), &brief(3_000))
+    };
+    let (without, with) = (ask(None), ask(Some(0.05)));
+    assert!(without.schedule.flags.iter().all(|flags| !flags.recompute));
+    assert!(with.schedule.flags.iter().any(|flags| flags.recompute));
+    assert!(with.value < 0.9 * without.value, "{} against {}", with.value, without.value);
+    // Where memory is ample nothing recomputes, and the answer is that of the question without.
+    let ample = ScheduleQuestion { devices: 3, micro_batches: 6, memory: Some(6.0), ..UNIT };
+    let answers = [None, Some(0.05)]
+        .map(|recompute| search(ScheduleQuestion { recompute, ..ample.clone() }.case().unwrap(), &brief(2_000)).value);
+    assert_eq!(answers[0], answers[1]);
+}
+
+const UNIT: ScheduleQuestion = ScheduleQuestion {
+    devices: 1,
+    micro_batches: 1,
+    times: [1.0; 3],
+    comm: 0.0,
+    memory: None,
+    chunks: None,
+    placement: Placements::Any,
+    backward: espalier::space::schedule::Backwards::Any,
+    split_penalty: 0.0,
+    recompute: None,
+    objective: Objective::Makespan,
+};

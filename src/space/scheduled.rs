@@ -8,6 +8,7 @@ use super::planner::{Inputs, LISTED_DEVICES, PlanError};
 use super::schedule::joint::{Candidate, JointAnswer, JointOptions, Source, search};
 use super::uniform::Uniform;
 use super::without_bubble::{LEAST_HELD, ideal_of, without_bubble};
+use crate::plan::Recompute;
 use crate::question::Dim;
 use crate::search::budget::{Interrupt, Stop};
 use crate::search::outcome::Outcome;
@@ -74,9 +75,17 @@ fn options(inputs: &Inputs, (interrupt, deadline): (Interrupt, Option<Instant>))
         seed: inputs.search.seed,
         evaluations: inputs.search.schedule_evals,
         split_penalty: inputs.search.split_penalty,
+        recompute: recompute(inputs),
         deadline,
         interrupt,
     }
+}
+
+/// What chunks may recompute; nothing else than the plan says for a target, whose rules know recomputation.
+fn recompute(inputs: &Inputs) -> Vec<Recompute> {
+    let kinds = [(Recompute::None, "none"), (Recompute::Selective, "selective"), (Recompute::Full, "full")];
+    let allowed = kinds.into_iter().filter(|(_, name)| inputs.search.admits_name(Dim::Recompute, name));
+    allowed.map(|(kind, _)| kind).filter(|_| inputs.search.target.is_none()).collect()
 }
 
 /// Activations with room for which plans are looked for where none fits under the usual schedules, as shares of the stages.

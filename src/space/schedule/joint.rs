@@ -9,11 +9,12 @@ use super::file::Written;
 use super::known::as_shape;
 use super::of_plan::{Interleaved, PlanCase};
 use super::question::Objective;
+use super::refit::refit;
 use super::solve::{ScheduleError, ScheduleOptions, solve};
 use crate::error::{InputError, Kind};
 use crate::estimate::{Estimate, Estimator};
 use crate::pipeline::{Schedule, simulate};
-use crate::plan::Plan;
+use crate::plan::{Plan, Recompute};
 use crate::search::budget::Interrupt;
 use crate::space::planner::PlanError;
 use serde::{Deserialize, Serialize};
@@ -54,6 +55,8 @@ pub struct JointOptions {
     pub evaluations: Option<u64>,
     /// Share by which input and weight gradients apart take longer than both in one.
     pub split_penalty: f64,
+    /// Kinds of recomputation that chunks may change to once the schedule is known.
+    pub recompute: Vec<Recompute>,
     /// When to stop.
     pub deadline: Option<Instant>,
     /// The flag that stops it.
@@ -123,7 +126,8 @@ pub struct PlanSchedule {
     pub planned_iteration_time_s: Option<f64>,
     /// Share by which it is shorter.
     pub gain: Option<f64>,
-    /// No schedule of this plan, whatever its cuts, makes the iteration shorter.
+    /// No schedule of this plan, whatever its cuts, makes the iteration shorter as long as it recomputes what it did
+    /// before its schedule was found.
     pub bound_s: f64,
     /// `(iteration time - bound) / bound`.
     pub gap: f64,
@@ -298,6 +302,7 @@ pub fn search(
         ..candidate.plan.clone()
     };
     let estimate = estimator.estimate_under(&plan, &best.schedule, options.split_penalty)?;
+    let (plan, estimate) = refit(estimator, plan, estimate, &best.schedule, options.split_penalty, &options.recompute);
     let iteration_time_s = estimate.iteration_time_s;
     let bound_s = bound.min(iteration_time_s);
     Ok(Some(JointAnswer {

@@ -14,6 +14,7 @@ pub mod order;
 pub mod policy;
 pub mod polish;
 pub mod question;
+pub mod refit;
 pub mod shape;
 pub mod solution;
 pub mod solve;
