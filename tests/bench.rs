@@ -7,6 +7,7 @@ use espalier::experiment::reference_value::Reference;
 use espalier::experiment::results::{JOURNAL, RUNS, Results, TRACE, Verified};
 use espalier::experiment::runner::{RunOptions, run};
 use espalier::experiment::suite::Suite;
+use espalier::experiment::tuning::TUNING;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -56,7 +57,7 @@ fn without_clocks(folder: &Path) -> BTreeMap<PathBuf, String> {
             let name = path.strip_prefix(root).unwrap().to_owned();
             let text = std::fs::read_to_string(&path).unwrap();
             let file = name.file_name().unwrap().to_str().unwrap();
-            if file.starts_with("clocks") || file.ends_with("_wall.svg") {
+            if file.starts_with("clocks") || file.ends_with("_wall.svg") || file == TUNING {
                 continue;
             }
             let text = match file {
@@ -348,4 +349,117 @@ fn every_suite_that_is_told_of_can_be_read() {
         }
     }
     assert!(read >= 5, "{read}");
+}
+
+const TUNED: &str = r#"(
+    name: "tuned",
+    instances: [
+        (id: "chain-a", source: Chain(items: 10, options: 5, segments: 2, rounds: 4, tightness: 0.4, seed: 1)),
+        (id: "tour-a", source: Salesman(cities: 8, seed: 1)),
+        (id: "chain-b", source: Chain(items: 10, options: 5, segments: 2, rounds: 4, tightness: 0.4, seed: 2)),
+        (id: "tour-b", source: Salesman(cities: 8, seed: 2)),
+    ],
+    backends: [(backend: "anneal"), (backend: "genetic"), (backend: "exact"), (name: "uct", backend: "mcts.uct")],
+    seeds: (count: 2), evaluations: 60,
+    tuning: (train: ["chain-a", "tour-a"], trials: 4),
+)"#;
+
+#[test]
+fn contestants_are_tuned_alike_on_some_instances_and_race_on_the_others() {
+    let tuned = |folder: &Path, resume| {
+        let options = RunOptions { jobs: 2, resume, ..RunOptions::default() };
+        run(&Suite::parse(TUNED, "tuned.ron").unwrap(), folder, &options, &mut |_, _| {}).unwrap()
+    };
+    let (a, b) = (scratch("tuned-a"), scratch("tuned-b"));
+    let results = tuned(&a, false);
+    let record = results.manifest.tuned.as_ref().unwrap();
+    let ids = |instances: &[espalier::experiment::manifest::InstanceRecord]| {
+        instances.iter().map(|i| i.id.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&record.instances), ["chain-a", "tour-a"]);
+    assert_eq!(ids(&results.manifest.instances), ["chain-b", "tour-b"]);
+    assert_eq!(results.runs.len(), 2 * 4 * 2);
+    assert!(results.runs.iter().all(|run| run.instance.ends_with("-b")), "what was tuned on does not race");
+    let trials: Vec<usize> = record.contestants.iter().map(|c| c.trials.len()).collect();
+    assert_eq!(trials, [4, 4, 1, 4], "there is nothing to tune in exact search");
+    for (contestant, backend) in record.contestants.iter().zip(&results.manifest.backends) {
+        let best = &contestant.trials[contestant.chosen];
+        assert!(contestant.trials.iter().all(|trial| trial.area <= best.area), "{contestant:?}");
+        if let Some(hot) = best.parameters.get("hot") {
+            assert!(backend.identity.contains(&format!("hot: {hot}")), "{} {hot}", backend.identity);
+        }
+    }
+    assert!(record.contestants.iter().any(|c| c.chosen > 0), "{record:?}");
+    let table = std::fs::read_to_string(a.join("tables/tuning.md")).unwrap();
+    assert!(table.contains("chain-a, tour-a") && table.lines().count() >= 8, "{table}");
+    assert!(Results::load(&a).unwrap().verify(&a).unwrap().differing.is_empty());
+
+    // Killed in the middle of tuning: what is recorded stays, the rest is the same.
+    let journal = std::fs::read_to_string(a.join(TUNING)).unwrap();
+    assert_eq!(journal.lines().count(), 13 * 2 * 2);
+    let half: Vec<&str> = journal.lines().take(20).collect();
+    std::fs::write(b.join(TUNING), half.join("\n") + "\n{\"cell\": ").unwrap();
+    let resumed = tuned(&b, true);
+    assert_eq!(resumed.manifest.tuned, results.manifest.tuned);
+    assert!(std::fs::read_to_string(b.join(TUNING)).unwrap().starts_with(&half.join("\n")));
+    let (left, right) = (without_clocks(&a), without_clocks(&b));
+    assert_eq!(left.keys().collect::<Vec<_>>(), right.keys().collect::<Vec<_>>());
+    for (path, text) in &left {
+        assert!(right[path] == *text, "{} differs", path.display());
+    }
+    // Resumed when all is done: nothing is run again.
+    assert_eq!(tuned(&b, true).runs, resumed.runs);
+    for (from, to, field) in [
+        (r#"["chain-a", "tour-a"]"#, r#"["chain"]"#, "tuning.train"),
+        (r#"["chain-a", "tour-a"]"#, "[]", "tuning.train"),
+        (r#"["chain-a", "tour-a"]"#, r#"["chain-a", "tour-a", "chain-b", "tour-b"]"#, "tuning.train"),
+        ("trials: 4", "trials: 0", "tuning.trials"),
+    ] {
+        let error = Suite::parse(&TUNED.replace(from, to), "tuned.ron").unwrap_err().to_string();
+        assert!(error.contains(field), "{error}");
+    }
+    for folder in [a, b] {
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}
+
+#[test]
+fn plans_with_their_schedules_race_in_one_tree_and_teach_the_case_base() {
+    let folder = cli::folder("joint");
+    let experiments = Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments");
+    let mut suite = Suite::load(&experiments.join("joint.ron")).unwrap();
+    suite.backends.retain(|contestant| ["random", "mcts", "genetic"].contains(&contestant.label()));
+    suite.instances.truncate(2);
+    (suite.seeds.count, suite.evaluations, suite.budgets, suite.best_known) = (2, 150, Vec::new(), None);
+    let results = run(&suite, &folder.join("a"), &RunOptions { jobs: 2, ..RunOptions::default() }, &mut |_, _| {});
+    let results = results.unwrap();
+    for instance in &results.manifest.instances {
+        let reference = instance.reference.as_ref().unwrap();
+        assert_eq!((instance.family.as_str(), reference.provenance.words()), ("plan and schedule", "bound"));
+        let of = |backend: &str| {
+            let runs = results.runs.iter().filter(|r| r.instance == instance.id && r.backend == backend);
+            runs.filter_map(|run| run.best).fold(f64::INFINITY, f64::min)
+        };
+        let (random, mcts) = (of("random"), of("mcts"));
+        println!("{}: bound {} random {random} mcts {mcts} genetic {}", instance.id, reference.value, of("genetic"));
+        assert!(reference.value > 0.0 && reference.distance(mcts) >= 0.0 && mcts < random, "{}", instance.id);
+    }
+    let path = |name: &str| folder.join(name).display().to_string();
+    let suite_folder = experiments.display().to_string();
+    let learn = ["--json", "bench", "learn", &path("a"), &path("cases.ron"), "--suite-folder", &suite_folder];
+    let learned = cli::run(&learn).json();
+    assert_eq!((learned["cases"].as_u64(), learned["taken"].as_array().unwrap().len()), (Some(2), 2));
+    let again = cli::run(&learn).json();
+    assert_eq!((again["cases"].as_u64(), again["taken"].as_array().unwrap().len()), (Some(2), 0));
+    // Whoever begins with the cases begins where the others ended.
+    let cases = serde_json::json!(path("cases.ron"));
+    suite.backends.truncate(1);
+    suite.backends[0].backend = "rules".to_owned();
+    suite.backends[0].parameters = [("cases".to_owned(), cases)].into_iter().collect();
+    (suite.seeds.count, suite.evaluations) = (1, 3);
+    let informed = run(&suite, &folder.join("b"), &RunOptions::default(), &mut |_, _| {}).unwrap();
+    for run in &informed.runs {
+        let others = results.runs.iter().filter(|r| r.instance == run.instance).filter_map(|r| r.best);
+        assert!(run.best.unwrap() <= others.fold(f64::INFINITY, f64::min) * (1.0 + 1e-12), "{}", run.instance);
+    }
 }

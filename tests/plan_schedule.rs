@@ -173,3 +173,71 @@ fn a_schedule_makes_a_plan_fit_that_no_usual_order_has_room_for() {
     let time = number(&further, "/iteration_time_s");
     assert!(time <= number(&plan, "/schedule/iteration_time_s") * (1.0 + 1e-9), "{time}");
 }
+
+#[test]
+fn a_tree_of_plans_and_orders_is_priced_by_simulation_and_never_below_its_bounds() {
+    use espalier::question::Question;
+    use espalier::search::problem::{Bound, Fidelity, Node, Problem};
+    use espalier::search::stream::Stream;
+    use espalier::search::walk::{PriorSampler, Walk};
+    use espalier::space::joint_tree::JointSpace;
+    use espalier::space::planner::Inputs;
+
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (file, penalty) in [
+        ("search_configs/four_devices.ron", 0.03),
+        ("experiments/joint/llama2_13b_16xa100_40.ron", 0.0),
+        ("experiments/joint/llama3_8b_128k_16xh100.ron", 0.03),
+        ("experiments/joint/qwen3_30b_a3b_16xh100.ron", 0.0),
+    ] {
+        let question = Question::load(&root.join(file)).unwrap();
+        let (model, cluster) = question.resolve().unwrap();
+        let (job, search) = (question.job.clone(), question.search.clone());
+        let inputs = Inputs { model, cluster, job, search, cost: Default::default() };
+        let (mut feasible, mut spent, mut apart) = (0, std::time::Duration::ZERO, 0);
+        inputs
+            .with_space(|space| {
+                let joint = JointSpace::new(space, penalty);
+                let mut priors = PriorSampler::default();
+                for index in 0..60 {
+                    let mut stream = Stream::new(1, 0, 0, index);
+                    let mut walk = Walk::new(&joint);
+                    walk.complete(None, |decision| match index % 3 {
+                        0 => stream.below(u64::from(decision.options)) as u32,
+                        _ => priors.draw(&decision, &mut stream),
+                    });
+                    if walk.node() != Node::Complete {
+                        continue;
+                    }
+                    let x = walk.solution();
+                    let begun = std::time::Instant::now();
+                    let score = joint.score(&x, Fidelity::Exact);
+                    spent += begun.elapsed();
+                    let (plan, schedule) = (joint.plan_of(&x), joint.schedule_of(&x).unwrap());
+                    apart += usize::from(schedule.splits_backward());
+                    let estimate = joint.estimator().estimate_under(&plan, &schedule, penalty).unwrap();
+                    let time = score.objective().unwrap_or_else(|| panic!("{file}: {score:?}"));
+                    assert!((time / estimate.iteration_time_s - 1.0).abs() < 1e-9, "{file}: {time} {estimate:?}");
+                    assert!(estimate.fits, "{file}: {estimate:?}");
+                    let money = joint.measures(&x);
+                    assert_eq!(money[0], estimate.peak_memory_bytes);
+                    assert_eq!(money.get(1).copied(), estimate.dollars_per_1e9_tokens);
+                    feasible += 1;
+                    let path = walk.path().to_vec();
+                    loop {
+                        match joint.bound(walk.state()) {
+                            Bound::AtLeast(bound) => assert!(bound <= time, "{file} {path:?}: {bound} {time}"),
+                            Bound::Infeasible => panic!("{file}: {path:?} is called infeasible at {:?}", walk.path()),
+                        }
+                        if walk.pop().is_none() {
+                            break;
+                        }
+                    }
+                }
+            })
+            .unwrap();
+        println!("{file}: {feasible} of 60, {apart} apart, {:?} each", spent / feasible.max(1) as u32);
+        assert!(feasible >= 5 && apart > 0 && apart < feasible, "{file}: {feasible} {apart}");
+        assert!(spent / (feasible as u32) < std::time::Duration::from_millis(5), "{file}: {spent:?}");
+    }
+}

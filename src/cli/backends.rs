@@ -43,7 +43,7 @@ fn object(entry: &Entry<'_, Erased<'_>>) -> Value {
         .page
         .parameters
         .iter()
-        .map(|p| json!({ "name": p.name, "default": defaults[p.name], "meaning": p.meaning, "source": p.source }))
+        .map(|p| json!({ "name": p.name, "default": defaults[p.name], "range": p.range.words(), "meaning": p.meaning, "source": p.source }))
         .collect();
     let presets: Vec<Value> = entry
         .page

@@ -10,7 +10,7 @@ use crate::experiment::compare::{Compared, compare};
 use crate::experiment::results::Results;
 use crate::experiment::runner::{self, RunOptions};
 use crate::experiment::suite::Suite;
-use crate::experiment::{analysis, best_known};
+use crate::experiment::{analysis, best_known, learn};
 use crate::report::{Align, Style, Table};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -53,6 +53,18 @@ enum Command {
         #[arg(value_name = "TABLE")]
         table: PathBuf,
     },
+    /// Add to a base of solved cases what recorded runs have solved, for the backend `rules`
+    Learn {
+        /// Recorded results
+        #[arg(value_name = "FOLDER")]
+        folder: PathBuf,
+        /// Case base (RON), made if absent; the parameter `cases` of `rules` names it
+        #[arg(value_name = "CASES")]
+        cases: PathBuf,
+        /// Folder of the suite, from which it names its questions [default: here]
+        #[arg(long, value_name = "FOLDER", default_value = ".")]
+        suite_folder: PathBuf,
+    },
     /// Say where the second results are better, worse, or not distinguishable
     Compare {
         /// First results
@@ -81,6 +93,7 @@ pub(super) fn run(args: Args, output: &Output) -> Ended {
     match (&args.command, &args.suite) {
         (Some(Command::Verify { folder }), _) => verify(folder, output),
         (Some(Command::Compare { a, b }), _) => compared(a, b, output),
+        (Some(Command::Learn { folder, cases, suite_folder }), _) => learned(folder, cases, suite_folder, output),
         (Some(Command::BestKnown { folder, table }), _) => improve(folder, table, output),
         (None, Some(suite)) => race(&args, suite, output),
         (None, None) => {
@@ -174,6 +187,26 @@ fn improve(folder: &Path, path: &Path, output: &Output) -> Ended {
             let _ = writeln!(text, "{}: {before} -> {:?} ({}, seed {})", one.instance, one.now, one.backend, one.seed);
         }
         let _ = writeln!(text, "{} of {} values improved", improved.len(), table.len());
+        text
+    })?;
+    Ok(ANSWERED)
+}
+
+fn learned(folder: &Path, path: &Path, suite_folder: &Path, output: &Output) -> Ended {
+    let mut base = learn::load(path)?;
+    let learned = learn::learn(&mut base, &Results::load(folder)?, suite_folder)?;
+    learn::save(&base, path)?;
+    let document = json!({
+        "schema": "espalier/bench-learn/1",
+        "cases": base.cases.len(),
+        "taken": learned.taken,
+        "without": learned.without,
+    });
+    output.answer(&document, |_| {
+        let mut text = format!("{} new or better cases, {} in all\n", learned.taken.len(), base.cases.len());
+        if !learned.without.is_empty() {
+            let _ = writeln!(text, "nothing to learn from: {}", learned.without.join(", "));
+        }
         text
     })?;
     Ok(ANSWERED)

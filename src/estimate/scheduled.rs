@@ -5,7 +5,7 @@ use super::chunks::{ChunkCost, chunk_cost};
 use super::{Estimate, EstimateError, Estimator, Rank};
 use crate::pipeline::bounds::{Backward, bounds};
 use crate::pipeline::summary::summary;
-use crate::pipeline::{Costs, Pairing, Placement, Schedule, Sends, StageCost, Transfer, simulate};
+use crate::pipeline::{Costs, Pairing, Placement, Run, Schedule, Sends, StageCost, Transfer, simulate};
 use crate::plan::Plan;
 
 /// Chunks as the stages of a schedule, on ranks that may allocate `limit`. Gradients that are passes of their own take
@@ -93,6 +93,15 @@ impl Estimator<'_> {
         let ranks = (0..map.devices()).map(rank).collect();
         let closed_form = self.iteration_at_least(map, &chunks, bound);
         Ok(self.compose(plan, &sums, ranks, closed_form, run.bubble()))
+    }
+
+    /// Iteration time after `run` of all passes: gradients are reduced as each rank ends, then all take their step.
+    pub fn iteration_after(&self, map: &Placement, chunks: &[ChunkCost], run: &Run) -> f64 {
+        let sum = |d: usize, of: fn(&ChunkCost) -> f64| map.chunks(d).map(|x| of(&chunks[x])).sum::<f64>();
+        let end = |d: usize| run.timeline[d].last().map_or(0.0, |timed| timed.end);
+        let reduced = (0..map.devices()).map(|d| end(d) + sum(d, |c| c.reduce_s)).fold(0.0, f64::max);
+        let tail = (0..map.devices()).map(|d| sum(d, |c| c.tail_s)).fold(0.0, f64::max);
+        (reduced + tail) * self.jitter()
     }
 
     /// Least iteration time when no order of the passes ends before `makespan`.

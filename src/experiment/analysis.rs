@@ -6,6 +6,7 @@ use super::reference_value::{Provenance, Reference};
 use super::results::Results;
 use super::stats::{bootstrap, critical_difference, friedman, holm, mann_whitney, median, quantile, wilcoxon};
 use super::tables::{Table, percent, short};
+use super::tuning;
 use std::collections::BTreeMap;
 
 /// Level of significance.
@@ -87,7 +88,24 @@ pub fn tables(results: &Results) -> Vec<Table> {
     budgets.dedup();
     tables.extend(budgets.into_iter().map(|budget| distances(&view, budget)));
     tables.extend([ranks(&view), duels(&view), floor(&view), profile(&view), clocks(&view), costs(&view)]);
+    tables.extend(results.manifest.tuned.as_ref().map(tuning::table));
+    tables.extend(refusals(&view));
     tables
+}
+
+/// What backends would not do, in their words.
+fn refusals(view: &View<'_>) -> Option<Table> {
+    let note = "Instances that a backend declined, wholly or in part, and why; in how many of its runs.";
+    let mut rows: BTreeMap<[&str; 3], usize> = BTreeMap::new();
+    for run in &view.results.runs {
+        if let Some(why) = &run.refused {
+            *rows.entry([&run.backend, &run.instance, why]).or_default() += 1;
+        }
+    }
+    let mut table = Table::new("refusals", "Refusals", note, 3, strings(["backend", "instance", "why", "runs"]));
+    table.rows =
+        rows.into_iter().map(|(texts, n)| [&texts.map(str::to_owned)[..], &[n.to_string()]].concat()).collect();
+    (!table.rows.is_empty()).then_some(table)
 }
 
 fn with(first: &[&str], backends: impl Iterator<Item = impl AsRef<str>>) -> Vec<String> {
@@ -363,6 +381,7 @@ fn clocks(view: &View<'_>) -> Table {
         "s at work",
         "us per evaluation",
         "requests per evaluation",
+        "look-ups per evaluation",
         "s to 1 %",
         "share",
     ]);
@@ -385,6 +404,7 @@ fn clocks(view: &View<'_>) -> Table {
             short(of(&|run| run.cpu_s)),
             short(of(&|run| per(1e6 * run.wall_s, run))),
             short(of(&|run| per(run.requests as f64, run))),
+            short(of(&|run| per(run.lookups as f64, run))),
             short(median(&times)),
             format!("{}/{all}", times.len()),
         ]);

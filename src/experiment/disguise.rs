@@ -2,7 +2,7 @@
 //! loses by it is what it owed to labels that lie beside each other, or to the prior.
 
 use crate::search::erased::{AnySolution, AnyState, Erased};
-use crate::search::problem::{Allele, Bound, Fidelity, Key128, Moves, Node, Problem};
+use crate::search::problem::{Allele, Bound, Fidelity, Key128, Meeting, Moves, Node, Problem};
 use crate::search::score::Score;
 use crate::search::stream::mix;
 use serde::{Deserialize, Serialize};
@@ -109,6 +109,9 @@ impl Problem for Disguised<'_, '_> {
     }
     fn bound(&self, s: &AnyState) -> Bound {
         self.inner.bound(s)
+    }
+    fn meeting(&self, s: &AnyState) -> Option<Meeting> {
+        self.inner.meeting(s)
     }
     fn solution(&self, s: &AnyState) -> AnySolution {
         self.inner.solution(s)

@@ -12,6 +12,7 @@ use crate::search::problem::{Node, Problem};
 use crate::search::problems::{ChainShape, JobShop, Knapsack, LayerChain, Measured, NAMED_JOB_SHOPS, Salesman};
 use crate::search::walk::{Decision, PriorSampler, Walk};
 use crate::space::galvatron::{GalvatronSpace, Partition};
+use crate::space::joint_tree::JointSpace;
 use crate::space::planner::Inputs;
 use crate::space::schedule::ScheduleQuestion;
 use crate::space::schedule::order::OrderSpace;
@@ -98,6 +99,8 @@ pub enum Source {
     Galvatron(String),
     /// A question file of layer-wise planning, from the suite.
     Layerwise(String),
+    /// A question file, from the suite, whose plan and schedule are decided in one tree.
+    Joint(String),
     /// Published runs: rows of `measured/runs.csv` of the reference data.
     Runs {
         /// What must stand in which column.
@@ -144,6 +147,8 @@ pub enum Instance {
     Galvatron(Box<GalvatronSpace>),
     /// A layer-wise question.
     Layerwise(Box<Inputs>),
+    /// A question whose plan and schedule are decided together.
+    Joint(Box<Inputs>),
     /// A table of runs.
     Measured(Box<Measured>),
     /// A schedule question.
@@ -201,6 +206,7 @@ impl InstanceSpec {
             Source::JobShop { .. } | Source::NamedJobShop(_) => "job shop",
             Source::Galvatron(_) => "galvatron",
             Source::Layerwise(_) => "layer-wise",
+            Source::Joint(_) => "plan and schedule",
             Source::Runs { .. } => "published runs",
             Source::Schedule { tree: ScheduleTree::Policy, .. } => "schedule policies",
             Source::Schedule { tree: ScheduleTree::Order, .. } => "schedule orders",
@@ -253,12 +259,8 @@ impl InstanceSpec {
                 let space = GalvatronSpace::new(model, Partition::Even).map_err(InputError::from)?;
                 Instance::Galvatron(Box::new(space))
             }
-            Source::Layerwise(path) => {
-                let question = Question::load(&folder.join(path))?;
-                let (model, cluster) = question.resolve()?;
-                let (job, search) = (question.job.clone(), question.search.clone());
-                Instance::Layerwise(Box::new(Inputs { model, cluster, job, search, cost: CostOptions::default() }))
-            }
+            Source::Layerwise(path) => Instance::Layerwise(asked(&folder.join(path))?),
+            Source::Joint(path) => Instance::Joint(asked(&folder.join(path))?),
             Source::Schedule { tree, question } => {
                 let refused = |e: crate::pipeline::PipelineError| InputError::new(Kind::Unsupported).help(e);
                 let workshop = Workshop::new(question.case()?).map_err(refused)?;
@@ -269,6 +271,14 @@ impl InstanceSpec {
             }
         }))
     }
+}
+
+/// A question of layer-wise planning.
+fn asked(path: &Path) -> Result<Box<Inputs>, InputError> {
+    let question = Question::load(path)?;
+    let (model, cluster) = question.resolve()?;
+    let (job, search) = (question.job.clone(), question.search.clone());
+    Ok(Box::new(Inputs { model, cluster, job, search, cost: CostOptions::default() }))
 }
 
 /// The folder of a case; `None` (said on standard error) where there is no reference data.
@@ -302,6 +312,9 @@ impl Instance {
             Instance::JobShop(problem) => work(&Erased::new(&**problem)),
             Instance::Galvatron(problem) => work(&Erased::new(&**problem)),
             Instance::Layerwise(inputs) => inputs.with_space(|space| work(&Erased::new(&space)))?,
+            Instance::Joint(inputs) => {
+                inputs.with_space(|space| work(&Erased::new(&JointSpace::new(space, inputs.search.split_penalty))))?
+            }
             Instance::Measured(problem) => work(&Erased::new(&**problem)),
             Instance::Disguised(what, inner) => return inner.disguised(*what, work),
             Instance::Schedule(ScheduleTree::Policy, workshop) => work(&Erased::new(&PolicySpace::new(workshop))),

@@ -3,7 +3,8 @@
 use super::instance::{Identity, Instance};
 use super::machine::{self, Machine};
 use super::reference_value::{self, BestKnown, Reference};
-use super::suite::Suite;
+use super::suite::{Seeds, Suite};
+use super::tuning::Tuned;
 use super::{ExperimentError, best_known};
 use crate::error::{InputError, Kind};
 use crate::read;
@@ -28,6 +29,9 @@ pub struct Manifest {
     pub instances: Vec<InstanceRecord>,
     /// Its backends.
     pub backends: Vec<BackendRecord>,
+    /// How they were tuned, where the suite says so; then `backends` are the tuned ones, `instances` those that raced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuned: Option<Tuned>,
     /// Instances left out because their data is not there.
     pub skipped: Vec<String>,
     /// Runs in all.
@@ -92,9 +96,13 @@ impl Manifest {
                 None => identity.digest,
             };
             let digest = format!("{digest:032x}");
-            let old = before.and_then(|b| b.instances.iter().find(|i| i.digest == digest && i.id == spec.id));
+            let records = |b: &'_ Manifest| {
+                let trained = b.tuned.iter().flat_map(|tuned| tuned.instances.clone());
+                b.instances.clone().into_iter().chain(trained).find(|i| i.digest == digest && i.id == spec.id)
+            };
+            let old = before.and_then(records);
             let reference = match old {
-                Some(old) if spec.reference.is_none() => old.reference.clone(),
+                Some(old) if spec.reference.is_none() => old.reference,
                 _ => reference_value::find(spec, &instance, &digest, &table)?,
             };
             let record = InstanceRecord {
@@ -111,10 +119,7 @@ impl Manifest {
             let error = InputError::new(Kind::Unsupported).at("instances");
             return Err(error.help("none of them can be made: their data is not there").into());
         }
-        let backend = |contestant: &super::suite::Contestant| {
-            Ok(BackendRecord { name: contestant.label().to_owned(), identity: contestant.identity()? })
-        };
-        let backends = suite.backends.iter().map(backend).collect::<Result<Vec<_>, InputError>>()?;
+        let backends = backends(suite)?;
         let began_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
         let manifest = Self {
             schema: SCHEMA.to_owned(),
@@ -123,6 +128,7 @@ impl Manifest {
             suite: suite.clone(),
             instances: made.iter().map(|(record, _)| record.clone()).collect(),
             backends,
+            tuned: None,
             skipped,
             clocks: Circumstances { began_unix_s, machine: machine::look() },
         };
@@ -148,28 +154,33 @@ impl Manifest {
     /// The runs in the order in which they are made: seeds outside, instances within, backends in turn, so that drift of the
     /// machine falls on all alike.
     pub fn plan(&self) -> Vec<Cell> {
-        let mut cells = Vec::new();
-        for seed in self.suite.seeds.all() {
-            for (i, instance) in self.instances.iter().enumerate() {
-                for (b, backend) in self.backends.iter().enumerate() {
-                    let words =
-                        format!("{}\n{}\n{seed}\n{}", instance.digest, backend.identity, self.suite.evaluations);
-                    cells.push(Cell {
-                        instance: i,
-                        backend: b,
-                        seed,
-                        name: format!("{:032x}", xxh3_128(words.as_bytes())),
-                    });
-                }
-            }
-        }
-        cells
+        cells(&self.instances, &self.backends, self.suite.seeds, self.suite.evaluations)
     }
 
     /// The instance called `id`.
     pub fn instance(&self, id: &str) -> Option<&InstanceRecord> {
         self.instances.iter().find(|instance| instance.id == id)
     }
+}
+
+/// Every seed on every instance by every backend.
+pub(super) fn cells(
+    instances: &[InstanceRecord],
+    backends: &[BackendRecord],
+    seeds: Seeds,
+    evaluations: u64,
+) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for seed in seeds.all() {
+        for (i, instance) in instances.iter().enumerate() {
+            for (b, backend) in backends.iter().enumerate() {
+                let words = format!("{}\n{}\n{seed}\n{evaluations}", instance.digest, backend.identity);
+                let name = format!("{:032x}", xxh3_128(words.as_bytes()));
+                cells.push(Cell { instance: i, backend: b, seed, name });
+            }
+        }
+    }
+    cells
 }
 
 /// One run to be made.
@@ -183,6 +194,14 @@ pub struct Cell {
     pub seed: u64,
     /// Digest of all that its result depends on.
     pub name: String,
+}
+
+/// The backends of a suite.
+pub(super) fn backends(suite: &Suite) -> Result<Vec<BackendRecord>, InputError> {
+    let backend = |contestant: &super::suite::Contestant| {
+        Ok(BackendRecord { name: contestant.label().to_owned(), identity: contestant.identity()? })
+    };
+    suite.backends.iter().map(backend).collect()
 }
 
 fn known(suite: &Suite) -> Result<BestKnown, ExperimentError> {

@@ -13,6 +13,7 @@ mod html;
 pub mod instance;
 pub mod ioh;
 pub mod journal;
+pub mod learn;
 pub mod machine;
 pub mod manifest;
 pub mod measure;
@@ -26,6 +27,7 @@ pub mod suite;
 mod svg;
 pub mod tables;
 pub mod tabular;
+pub mod tuning;
 
 use crate::error::InputError;
 use std::path::{Path, PathBuf};

@@ -47,6 +47,15 @@ pub struct Run {
     pub dead_ends: u64,
     /// Batches.
     pub batches: u64,
+    /// Looks at bounds and tables in exact parts of the search.
+    #[serde(default)]
+    pub lookups: u64,
+    /// What the backend would not or could not do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    /// The options that lead to the best solution, where it was found as a path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<Vec<u32>>,
     /// Wall seconds.
     pub wall_s: f64,
     /// Seconds at work.
@@ -73,6 +82,9 @@ impl Run {
             failed: outcome.counters.failed,
             dead_ends: outcome.counters.dead_ends,
             batches: outcome.counters.batches,
+            lookups: outcome.counters.lookups,
+            refused: outcome.refused.clone(),
+            path: outcome.best.as_ref().and_then(|best| best.path.as_ref()).map(|path| path.to_vec()),
             wall_s: nanoseconds(outcome.wall_s),
             cpu_s: nanoseconds(outcome.cpu_s),
             trace: trace

@@ -135,7 +135,7 @@ pub fn find(
     }
     let (best, bound) = match &spec.source {
         // Schedules are not proven by enumeration.
-        Source::Schedule { .. } => (None, instance.with(root_bound)?),
+        Source::Schedule { .. } | Source::Joint(_) => (None, instance.with(root_bound)?),
         _ => instance.with(prove)?,
     };
     if let (Some(best), Some(bound)) = (best, bound)

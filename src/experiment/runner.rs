@@ -2,11 +2,11 @@
 
 use super::instance::Instance;
 use super::journal::Journal;
-use super::manifest::{Cell, Made, Manifest};
+use super::manifest::{Cell, InstanceRecord, Manifest, backends};
 use super::record::Run;
 use super::results::{JOURNAL, Results, TRACE};
 use super::suite::Suite;
-use super::{ExperimentError, file};
+use super::{ExperimentError, file, tuning};
 use crate::error::{InputError, Kind};
 use crate::search::budget::{Budget, Interrupt, Stop};
 use crate::search::erased::Erased;
@@ -42,10 +42,24 @@ pub fn run(
     }
     std::fs::create_dir_all(folder).map_err(file(folder))?;
     let old = if before { Some(Manifest::load(folder)?) } else { None };
-    let (mut manifest, made) = Manifest::of(suite, old.as_ref())?;
+    let (mut manifest, mut made) = Manifest::of(suite, old.as_ref())?;
     if let Some(old) = old {
         manifest.clocks = old.clocks;
     }
+    let tuned;
+    let suite = match &suite.tuning {
+        None => suite,
+        Some(tuning) => {
+            manifest.save(folder)?;
+            let (suite, record) = tuning::tune(suite, tuning, &mut made, folder, options, progress)?;
+            manifest.instances = made.iter().map(|(record, _)| record.clone()).collect();
+            manifest.backends = backends(&suite)?;
+            manifest.runs = (made.len() * manifest.backends.len()) as u64 * suite.seeds.count;
+            manifest.tuned = Some(record);
+            tuned = suite;
+            &tuned
+        }
+    };
     let mut known = BTreeMap::new();
     if folder.join(TRACE).exists() {
         known.extend(Results::load(folder)?.runs.into_iter().map(|run| (run.cell.clone(), run)));
@@ -65,7 +79,8 @@ pub fn run(
         Ok(())
     })?;
     let runs = cells.iter().filter_map(|cell| {
-        let mut run = known.remove(&cell.name)?;
+        // Backends that search alike share their runs.
+        let mut run = known.get(&cell.name)?.clone();
         // A cell may have been recorded under another name of the same instance or backend.
         run.instance.clone_from(&manifest.instances[cell.instance].id);
         run.backend.clone_from(&manifest.backends[cell.backend].name);
@@ -78,9 +93,9 @@ pub fn run(
     Ok(results)
 }
 
-fn work(
+pub(super) fn work(
     suite: &Suite,
-    made: &Made,
+    made: &[(InstanceRecord, Instance)],
     cells: &[&Cell],
     options: &RunOptions,
     record: &mut dyn FnMut(Run) -> Result<(), ExperimentError>,

@@ -1,6 +1,7 @@
 //! A suite: which instances, which backends, which seeds, how long. A RON or JSON file.
 
 use super::instance::InstanceSpec;
+use super::tuning::Tuning;
 use crate::error::{InputError, Kind};
 use crate::read;
 use crate::search::erased::Erased;
@@ -36,6 +37,9 @@ pub struct Suite {
     /// Relative differences up to this are of no practical importance.
     #[serde(default = "usual_zone")]
     pub equivalence: f64,
+    /// How every backend is tuned before the race, all with the same number of configurations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuning: Option<Tuning>,
     /// A table of best known values beside the suite (JSON), for instances that nobody has proven.
     #[serde(default)]
     pub best_known: Option<String>,
@@ -151,6 +155,9 @@ impl Suite {
                 return wrong(&format!("instances[{i}].id"), &instance.id, "an id of its own");
             }
             instance.validate().map_err(|e| e.inside(format!("instances[{i}]")))?;
+        }
+        if let Some(tuning) = &self.tuning {
+            tuning.validate(&self.instances.iter().map(|instance| instance.id.as_str()).collect::<Vec<_>>())?;
         }
         let mut labels = BTreeSet::new();
         for (i, contestant) in self.backends.iter().enumerate() {

@@ -8,7 +8,7 @@
 use super::backend::Backend;
 use super::budget::Stop;
 use super::evaluator::Evaluator;
-use super::manual::{Page, parameter};
+use super::manual::{Page, Range, parameter};
 use super::problem::{Node, Problem};
 use super::stream::usable;
 use super::walk::{Decision, End, PriorSampler, Walk};
@@ -40,7 +40,8 @@ pub const PAGE: Page = Page {
            goes. Where bounds are loose its memory fills before it gets deep. The seed changes nothing.",
     presets: &[],
     parameters: &[
-        parameter("batch", "prefixes extended before completions are priced together", "a batch for eight threads"),
+        parameter("batch", "prefixes extended before completions are priced together", "a batch for eight threads")
+            .within(Range::Whole(1, 32)),
         parameter("nodes", "prefixes kept in all", "seconds of one core, tens of megabytes"),
     ],
 };

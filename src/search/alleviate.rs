@@ -10,7 +10,7 @@ use super::backend::Backend;
 use super::budget::Stop;
 use super::evaluator::Evaluator;
 use super::local::{Ground, Place, Step, price};
-use super::manual::{Page, parameter};
+use super::manual::{Page, Range, parameter};
 use super::problem::{Key128, Problem};
 use super::score::Score;
 use super::stream::Stream;
@@ -46,10 +46,11 @@ pub const PAGE: Page = Page {
            does not say what its bottleneck is.",
     presets: &[],
     parameters: &[
-        parameter("hops", "changes in a row before it backs up", "Aceso, section 4.2: 7"),
-        parameter("width", "changes tried at every hop", "a batch for sixteen threads"),
-        parameter("kept", "solutions kept to back up to", "this engine"),
-        parameter("moves", "share of the changes that are moves of local search", "this engine"),
+        parameter("hops", "changes in a row before it backs up", "Aceso, section 4.2: 7").within(Range::Whole(1, 14)),
+        parameter("width", "changes tried at every hop", "a batch for sixteen threads").within(Range::Whole(4, 64)),
+        parameter("kept", "solutions kept to back up to", "this engine").within(Range::Whole(50, 2000)),
+        parameter("moves", "share of the changes that are moves of local search", "this engine")
+            .within(Range::Real(0.0, 1.0)),
     ],
 };
 

@@ -7,7 +7,7 @@
 use super::backend::Backend;
 use super::budget::Stop;
 use super::evaluator::Evaluator;
-use super::manual::{Page, parameter};
+use super::manual::{Page, Range, parameter};
 use super::problem::{Bound, Node, Problem};
 use super::stream::usable;
 use super::walk::{Decision, End, PriorSampler, Walk};
@@ -37,12 +37,13 @@ pub const PAGE: Page = Page {
            good from bad. The seed changes nothing.",
     presets: &[],
     parameters: &[
-        parameter("width", "prefixes of the first pass", "this engine"),
+        parameter("width", "prefixes of the first pass", "this engine").within(Range::Whole(1, 64)),
         parameter(
             "widest",
             "prefixes beyond which passes do not widen",
             "work: every pass extends as many prefixes at every decision",
-        ),
+        )
+        .within(Range::Whole(64, 4096)),
     ],
 };
 

@@ -8,7 +8,7 @@
 use super::backend::Backend;
 use super::budget::Stop;
 use super::evaluator::Evaluator;
-use super::manual::{Page, parameter};
+use super::manual::{Page, Range, parameter};
 use super::problem::{Allele, Node, Problem, Slot};
 use super::score::Score;
 use super::stream::{Stream, usable};
@@ -75,14 +75,18 @@ pub const CHAIN_PAGE: Page = Page {
 };
 
 const TEXTS: &[super::manual::Parameter] = &[
-    parameter("samples", "samples of a round; fewer where the budget is below twenty rounds", "this engine"),
-    parameter("elite", "share of the samples that probabilities follow", "de Boer et al. 2005: 0.01 to 0.1"),
+    parameter("samples", "samples of a round; fewer where the budget is below twenty rounds", "this engine")
+        .within(Range::Whole(20, 300)),
+    parameter("elite", "share of the samples that probabilities follow", "de Boer et al. 2005: 0.01 to 0.1")
+        .within(Range::Log(0.02, 0.4)),
     parameter(
         "smoothing",
         "how far probabilities move in a round",
         "de Boer et al. 2005: 0.3 to 0.7 for discrete choices",
-    ),
-    parameter("patience", "rounds without an improvement before a fresh table", "this engine"),
+    )
+    .within(Range::Real(0.05, 0.8)),
+    parameter("patience", "rounds without an improvement before a fresh table", "this engine")
+        .within(Range::Whole(8, 80)),
 ];
 
 /// Samples that a round's elite is topped up from: so many rounds of the past.

@@ -93,6 +93,15 @@ pub trait Transition: Sync + Send {
     }
 }
 
+/// A linear function that the objective never falls below: that of a sum over segments and of the slowest of them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Linear {
+    /// Weight of the costs of all segments together.
+    pub sum: Cost,
+    /// Weight of the costs of the segment where that is largest.
+    pub largest: Cost,
+}
+
 /// State of the fold.
 pub type Fold = [f64; 6];
 
@@ -120,6 +129,10 @@ pub trait Combine: Sync + Send {
     /// By how much it grows at least: where both are equal, cost components are worth one another.
     fn least_weights(&self) -> Cost {
         [0.0; COSTS]
+    }
+    /// A linear bound on the objective, for integer programs.
+    fn linear(&self) -> Linear {
+        Linear { sum: self.least_weights(), largest: [0.0; COSTS] }
     }
 }
 
@@ -155,6 +168,10 @@ pub trait Decompose: Sync {
     /// infinite if it turns out to be infeasible.
     fn value(&self, _task: usize, solution: &ChainSolution) -> f64 {
         solution.objective
+    }
+    /// A solution as its task and the solution of its chain, where the problem can tell.
+    fn disassemble(&self, _solution: &Self::Solution) -> Option<(usize, ChainSolution)> {
+        None
     }
     /// Solutions known beforehand, as a first incumbent.
     fn seeds(&self) -> Vec<(usize, ChainSolution)> {
@@ -201,5 +218,8 @@ impl<T: Combine> Combine for &T {
     }
     fn least_weights(&self) -> Cost {
         T::least_weights(self)
+    }
+    fn linear(&self) -> Linear {
+        T::linear(self)
     }
 }

@@ -8,7 +8,7 @@ use super::backend::Backend;
 use super::decompose::{Chain, ChainSolution, Decompose};
 use super::front::Compromise;
 use super::outcome::Outcome;
-use super::problem::{Allele, Bound, Fidelity, Key128, Moves, Node, Problem};
+use super::problem::{Allele, Bound, Fidelity, Key128, Meeting, Moves, Node, Problem};
 use super::run::{self, Request};
 use super::score::Score;
 use crate::memo::FileError;
@@ -87,6 +87,7 @@ where
         cpu_s: outcome.cpu_s,
         dead_end: outcome.dead_end,
         failure: outcome.failure,
+        refused: outcome.refused,
         checkpoint_error: outcome.checkpoint_error,
     })
 }
@@ -101,6 +102,7 @@ trait Whole: Sync {
     fn push(&self, s: &mut Part, option: u32);
     fn pop(&self, s: &mut Part);
     fn bound(&self, s: &Part) -> Bound;
+    fn meeting(&self, s: &Part) -> Option<Meeting>;
     fn solution(&self, s: &Part) -> AnySolution;
     fn key(&self, x: &Part) -> Key128;
     fn niche(&self, x: &Part) -> u64;
@@ -114,6 +116,7 @@ trait Whole: Sync {
     fn priced_bound(&self, task: usize) -> Bound;
     fn chain(&self, task: usize) -> Option<Chain<'_>>;
     fn assemble(&self, task: usize, solution: &ChainSolution) -> Option<AnySolution>;
+    fn disassemble(&self, x: &Part) -> Option<(usize, ChainSolution)>;
     fn value(&self, task: usize, solution: &ChainSolution) -> f64;
     fn seeds(&self) -> Vec<(usize, ChainSolution)>;
     fn kinds(&self) -> Option<u32>;
@@ -162,6 +165,9 @@ where
     fn bound(&self, s: &Part) -> Bound {
         P::bound(self, known(s))
     }
+    fn meeting(&self, s: &Part) -> Option<Meeting> {
+        P::meeting(self, known(s))
+    }
     fn solution(&self, s: &Part) -> AnySolution {
         AnySolution(Arc::new(P::solution(self, known(s))))
     }
@@ -200,6 +206,9 @@ where
     }
     fn assemble(&self, task: usize, solution: &ChainSolution) -> Option<AnySolution> {
         self.decompose().map(|d| AnySolution(Arc::new(d.assemble(task, solution))))
+    }
+    fn disassemble(&self, x: &Part) -> Option<(usize, ChainSolution)> {
+        self.decompose()?.disassemble(known(x))
     }
     fn value(&self, task: usize, solution: &ChainSolution) -> f64 {
         self.decompose().map_or(f64::INFINITY, |d| d.value(task, solution))
@@ -260,6 +269,9 @@ impl Problem for Erased<'_> {
     fn bound(&self, s: &AnyState) -> Bound {
         self.0.bound(&*s.inner)
     }
+    fn meeting(&self, s: &AnyState) -> Option<Meeting> {
+        self.0.meeting(&*s.inner)
+    }
     fn solution(&self, s: &AnyState) -> AnySolution {
         self.0.solution(&*s.inner)
     }
@@ -306,6 +318,9 @@ impl Decompose for Erased<'_> {
     }
     fn assemble(&self, task: usize, solution: &ChainSolution) -> AnySolution {
         self.0.assemble(task, solution).expect("only asked of problems that decompose")
+    }
+    fn disassemble(&self, x: &AnySolution) -> Option<(usize, ChainSolution)> {
+        self.0.disassemble(&*x.0)
     }
     fn value(&self, task: usize, solution: &ChainSolution) -> f64 {
         self.0.value(task, solution)

@@ -91,6 +91,7 @@ pub struct Evaluator<'a, P: Problem> {
     improved: u64,
     dead_end: Option<f64>,
     failure: Option<String>,
+    refused: Option<String>,
     saving: Option<Saving>,
     started: Instant,
     before: Duration,
@@ -124,6 +125,7 @@ impl<'a, P: Problem> Evaluator<'a, P> {
             improved: 0,
             dead_end: None,
             failure: None,
+            refused: None,
             saving: None,
             started: Instant::now(),
             before: Duration::ZERO,
@@ -304,6 +306,21 @@ impl<'a, P: Problem> Evaluator<'a, P> {
     /// Counts an attempt that led to a solution already asked for and was therefore not asked again.
     pub fn repeated(&mut self) {
         self.idle += 1;
+    }
+
+    /// Counts looks at bounds and tables that no evaluation pays for.
+    pub fn looked_up(&mut self, times: u64) {
+        self.counters.lookups = self.counters.lookups.saturating_add(times);
+    }
+
+    /// Says what the backend would not or could not do; the first time counts.
+    pub fn refuse(&mut self, why: String) {
+        self.refused.get_or_insert(why);
+    }
+
+    /// Time left to the search, if it is limited.
+    pub fn time_left(&self) -> Option<Duration> {
+        self.deadline().map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
     /// Counts a path that could not be completed.
@@ -522,6 +539,7 @@ impl<'a, P: Problem> Evaluator<'a, P> {
             cpu_s: clocks.cpu_s,
             dead_end: self.dead_end,
             failure: self.failure,
+            refused: self.refused,
             checkpoint_error: self.saving.and_then(|saving| saving.error),
         }
     }

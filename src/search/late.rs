@@ -8,7 +8,7 @@ use super::backend::Backend;
 use super::budget::Stop;
 use super::evaluator::Evaluator;
 use super::local::{Ground, Place, price};
-use super::manual::{Page, parameter};
+use super::manual::{Page, Range, parameter};
 use super::problem::Problem;
 use super::score::Score;
 use super::stream::Stream;
@@ -41,10 +41,14 @@ pub const PAGE: Page = Page {
     when: "In place of annealing where the scale of the objective is unknown: it has no temperature.",
     presets: &[],
     parameters: &[
-        parameter("memory", "steps after which a score is forgotten; one is hill climbing", "Burke and Bykov 2017"),
-        parameter("batch", "neighbours priced together", "few: each step waits for the batch"),
-        parameter("patience", "steps without an improvement before a shake", "eight times the memory"),
-        parameter("shake", "moves of a shake", "Lourenco 2003: more than one move can undo"),
+        parameter("memory", "steps after which a score is forgotten; one is hill climbing", "Burke and Bykov 2017")
+            .within(Range::Whole(5, 500)),
+        parameter("batch", "neighbours priced together", "few: each step waits for the batch")
+            .within(Range::Whole(1, 16)),
+        parameter("patience", "steps without an improvement before a shake", "eight times the memory")
+            .within(Range::Whole(50, 2000)),
+        parameter("shake", "moves of a shake", "Lourenco 2003: more than one move can undo")
+            .within(Range::Whole(2, 12)),
     ],
 };
 

@@ -1,7 +1,10 @@
 //! What a user is told about a backend: when to use it, and what each of its parameters means and where its default is from.
 
+use super::stream::Stream;
+use serde_json::Value;
+
 /// A parameter of a backend. Its name and default are those of the backend's settings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Parameter {
     /// Its name.
     pub name: &'static str,
@@ -9,11 +12,71 @@ pub struct Parameter {
     pub meaning: &'static str,
     /// Where the default is from.
     pub source: &'static str,
+    /// Which values tuning may try.
+    pub range: Range,
+}
+
+/// Values that are worth a trial: around the default, as far as the sources of the defaults and common sense go.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Range {
+    /// The default only: what it changes is not how well a search goes.
+    Fixed,
+    /// Between two numbers.
+    Real(f64, f64),
+    /// Between two positive numbers, evenly in their logarithm.
+    Log(f64, f64),
+    /// A whole number, both ends counted, evenly in the logarithm.
+    Whole(u64, u64),
+    /// On or off.
+    Flag,
+    /// One of these.
+    Names(&'static [&'static str]),
+}
+
+impl Range {
+    /// A value of it; none where it is fixed.
+    pub fn draw(self, stream: &mut Stream) -> Option<Value> {
+        let between = |from: f64, to: f64, unit: f64| from + (to - from) * unit;
+        let log = |from: f64, to: f64, unit: f64| between(from.ln(), to.ln(), unit).exp();
+        // Three digits are enough, and can be read.
+        let short = |x: f64| format!("{x:.2e}").parse().unwrap_or(x);
+        Some(match self {
+            Range::Fixed => return None,
+            Range::Real(from, to) => Value::from(short(between(from, to, stream.unit()))),
+            Range::Log(from, to) => Value::from(short(log(from, to, stream.unit()))),
+            Range::Whole(from, to) => {
+                let drawn = log(from.max(1) as f64, (to + 1) as f64, stream.unit()).floor() as u64;
+                Value::from(drawn.clamp(from, to))
+            }
+            Range::Flag => Value::from(stream.chance(0.5)),
+            Range::Names(names) => Value::from(names[stream.index(names.len())]),
+        })
+    }
+}
+
+impl Range {
+    /// In words; none where it is fixed.
+    pub fn words(self) -> Option<String> {
+        Some(match self {
+            Range::Fixed => return None,
+            Range::Real(from, to) | Range::Log(from, to) => format!("{from} to {to}"),
+            Range::Whole(from, to) => format!("{from} to {to}"),
+            Range::Flag => "true or false".to_owned(),
+            Range::Names(names) => names.join(" or "),
+        })
+    }
+}
+
+impl Parameter {
+    /// The same with values to try.
+    pub const fn within(self, range: Range) -> Parameter {
+        Parameter { range, ..self }
+    }
 }
 
 /// Short for a [`Parameter`].
 pub const fn parameter(name: &'static str, meaning: &'static str, source: &'static str) -> Parameter {
-    Parameter { name, meaning, source }
+    Parameter { name, meaning, source, range: Range::Fixed }
 }
 
 /// Parameters under a name of their own: `backend.preset` wherever a backend is named.
@@ -30,7 +93,7 @@ pub struct Preset {
 }
 
 /// A backend in words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Page {
     /// What it does, in a sentence.
     pub summary: &'static str,
@@ -109,24 +172,45 @@ pub const MCTS: Page = Page {
             source: "Karnin 2013; Cazenave 2015 (SHOT)",
             parameters: r#"{"halving": true}"#,
         },
+        Preset {
+            name: "transposition",
+            meaning: "of prefixes that meet only the cheapest goes on, where the problem says what meets",
+            source: "Childs, Brodeur and Kocsis 2008 on transpositions; dominance as in best-first search",
+            parameters: r#"{"transposition": true}"#,
+        },
     ],
     parameters: &[
-        parameter("c", "weight of exploration", "0.5 and 0.2 led on chains of layers (drafts, 2026-11)"),
-        parameter("select", "how visits are shared: puct or uct", "PUCT leads where there is a prior (measured)"),
-        parameter("spread", "weight of the bonus for spread", "Schadd 2008; zero: none"),
-        parameter("halving", "whether the root's options are halved again and again", "Karnin 2013"),
-        parameter("guided", "whether roll-outs and the order of options follow the prior", "worth more than the rule"),
-        parameter("mix", "share of the best in a node's value, the rest is the mean", "the mean: Kocsis 2006"),
-        parameter("scale", "how costs are brought to [0, 1]: minmax or sigma", "Schmoecker 2025 for sigma"),
-        parameter("first_play_reduction", "how much less an unvisited child is taken to be worth", "Silver 2017"),
-        parameter("batch", "descents before their solutions are priced together", "up to 64 lost nothing (measured)"),
+        parameter("c", "weight of exploration", "0.5 and 0.2 led on chains of layers (drafts, 2026-11)")
+            .within(Range::Log(0.05, 2.0)),
+        parameter("select", "how visits are shared: puct or uct", "PUCT leads where there is a prior (measured)")
+            .within(Range::Names(&["puct", "uct"])),
+        parameter("spread", "weight of the bonus for spread", "Schadd 2008; zero: none").within(Range::Real(0.0, 1.0)),
+        parameter("halving", "whether the root's options are halved again and again", "Karnin 2013")
+            .within(Range::Flag),
+        parameter("guided", "whether roll-outs and the order of options follow the prior", "worth more than the rule")
+            .within(Range::Flag),
+        parameter("mix", "share of the best in a node's value, the rest is the mean", "the mean: Kocsis 2006")
+            .within(Range::Real(0.0, 1.0)),
+        parameter("scale", "how costs are brought to [0, 1]: minmax or sigma", "Schmoecker 2025 for sigma")
+            .within(Range::Names(&["minmax", "sigma"])),
+        parameter("first_play_reduction", "how much less an unvisited child is taken to be worth", "Silver 2017")
+            .within(Range::Real(0.0, 0.5)),
+        parameter("batch", "descents before their solutions are priced together", "up to 64 lost nothing (measured)")
+            .within(Range::Whole(4, 64)),
         parameter("bounded", "whether completions keep below what is known, where they can", "branch and bound"),
         parameter(
             "patience",
             "evaluations without an improvement before a fresh tree; 0: an eighth of the budget",
             "Schadd 2008",
         ),
-        parameter("noise", "share of noise in the priors of all trees but the first", "Silver 2017, 0.25"),
+        parameter("noise", "share of noise in the priors of all trees but the first", "Silver 2017, 0.25")
+            .within(Range::Real(0.0, 0.5)),
+        parameter(
+            "transposition",
+            "whether of prefixes that meet only the cheapest goes on",
+            "Childs 2008; off: few problems can tell",
+        )
+        .within(Range::Flag),
     ],
 };
 
@@ -137,19 +221,26 @@ pub const GENETIC: Page = Page {
     when: "Thousands of cheap evaluations on coupled decisions, and where the problem has moves of its own.",
     presets: &[],
     parameters: &[
-        parameter("islands", "populations side by side", "4 to 8: Alba and Tomassini 2002"),
-        parameter("population", "members of each; fewer where the budget is below ten generations", "this engine"),
-        parameter("offspring", "children of a steady-state island per generation", "this engine"),
-        parameter("tournament", "members drawn for a tournament", "binary: Deb 2000"),
-        parameter("elite", "members of a generational island that survive unconditionally", "De Jong 1975"),
-        parameter("migration", "generations between migrations", "25: Alba and Tomassini 2002"),
+        parameter("islands", "populations side by side", "4 to 8: Alba and Tomassini 2002").within(Range::Whole(1, 8)),
+        parameter("population", "members of each; fewer where the budget is below ten generations", "this engine")
+            .within(Range::Whole(10, 120)),
+        parameter("offspring", "children of a steady-state island per generation", "this engine")
+            .within(Range::Whole(4, 64)),
+        parameter("tournament", "members drawn for a tournament", "binary: Deb 2000").within(Range::Whole(2, 6)),
+        parameter("elite", "members of a generational island that survive unconditionally", "De Jong 1975")
+            .within(Range::Whole(1, 6)),
+        parameter("migration", "generations between migrations", "25: Alba and Tomassini 2002")
+            .within(Range::Whole(5, 60)),
         parameter(
             "local",
             "share of the children that are neighbours of the island's best",
             "5 to 10 % (measured, 2026-11)",
-        ),
-        parameter("niches", "children per generation bred within niches, where there are several", "this engine"),
-        parameter("patience", "generations without an improvement after which an island begins anew", "this engine"),
+        )
+        .within(Range::Real(0.0, 0.4)),
+        parameter("niches", "children per generation bred within niches, where there are several", "this engine")
+            .within(Range::Whole(4, 64)),
+        parameter("patience", "generations without an improvement after which an island begins anew", "this engine")
+            .within(Range::Whole(15, 200)),
     ],
 };
 
@@ -165,15 +256,19 @@ pub const ANNEAL: Page = Page {
         parameters: r#"{"chains": 1, "hot": 0.02, "cold": 0.02, "reset": 0.01}"#,
     }],
     parameters: &[
-        parameter("chains", "chains side by side", "each gets a share of the evaluations only"),
-        parameter("hot", "first temperature, as a share of the objective", "the size of a resharding in a plan"),
-        parameter("cold", "last temperature, as a share of the objective", "the size of a rounding in a plan"),
+        parameter("chains", "chains side by side", "each gets a share of the evaluations only")
+            .within(Range::Whole(1, 16)),
+        parameter("hot", "first temperature, as a share of the objective", "the size of a resharding in a plan")
+            .within(Range::Log(0.001, 0.1)),
+        parameter("cold", "last temperature, as a share of the objective", "the size of a rounding in a plan")
+            .within(Range::Log(1e-5, 1e-3)),
         parameter(
             "reset",
             "rounds between returns to the best, as a share of all (1 000 at most); zero: never",
             "FlexFlow",
         ),
-        parameter("exchange", "rounds between two replacements of the worst chain, as a share of all", "this engine"),
+        parameter("exchange", "rounds between two replacements of the worst chain, as a share of all", "this engine")
+            .within(Range::Real(0.0, 0.1)),
     ],
 };
 
@@ -184,7 +279,8 @@ pub const RANDOM: Page = Page {
     when: "As the floor that every other backend must beat, and to enumerate small spaces.",
     presets: &[],
     parameters: &[
-        parameter("prior", "draw by the problem's prior instead of uniformly", "off: a floor that knows nothing"),
+        parameter("prior", "draw by the problem's prior instead of uniformly", "off: a floor that knows nothing")
+            .within(Range::Flag),
         parameter("batch", "solutions asked for at once; any number gives the same solutions", "a socket's cores"),
     ],
 };

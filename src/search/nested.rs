@@ -7,7 +7,7 @@
 use super::backend::Backend;
 use super::budget::Stop;
 use super::evaluator::Evaluator;
-use super::manual::{Page, parameter};
+use super::manual::{Page, Range, parameter};
 use super::problem::{Allele, Node, Problem, Slot};
 use super::score::Score;
 use super::stream::{Stream, usable};
@@ -53,16 +53,21 @@ pub const PAGE: Page = Page {
            of evaluations. A playout costs a softmax per decision.",
     presets: &[],
     parameters: &[
-        parameter("level", "levels of nesting", "2 to 3 on schedules and chains (drafts, 2026-11)"),
-        parameter("iterations", "recursive calls per level", "100 in Rosin 2011; fewer fit small budgets"),
-        parameter("alpha", "step of an adaptation", "Rosin 2011"),
-        parameter("bias", "weight of the prior's logarithm; zero is plain NRPA", "Cazenave 2020"),
-        parameter("playouts", "playouts per adaptation on the lowest level", "Cazenave 2021"),
+        parameter("level", "levels of nesting", "2 to 3 on schedules and chains (drafts, 2026-11)")
+            .within(Range::Whole(1, 4)),
+        parameter("iterations", "recursive calls per level", "100 in Rosin 2011; fewer fit small budgets")
+            .within(Range::Whole(10, 120)),
+        parameter("alpha", "step of an adaptation", "Rosin 2011").within(Range::Log(0.2, 4.0)),
+        parameter("bias", "weight of the prior's logarithm; zero is plain NRPA", "Cazenave 2020")
+            .within(Range::Real(0.0, 3.0)),
+        parameter("playouts", "playouts per adaptation on the lowest level", "Cazenave 2021")
+            .within(Range::Whole(1, 16)),
         parameter(
             "max_repeats",
             "calls in which a best sequence may stay the same; zero: no limit",
             "Cazenave 2024, arXiv 2401.10420",
-        ),
+        )
+        .within(Range::Whole(2, 60)),
     ],
 };
 

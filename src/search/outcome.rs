@@ -23,6 +23,9 @@ pub struct Counters {
     pub dead_ends: u64,
     /// Batches asked for.
     pub batches: u64,
+    /// Looks at bounds and tables in exact parts of a search (label extensions, prefixes bounded, variables of a program):
+    /// work that no evaluation pays for.
+    pub lookups: u64,
 }
 
 /// The answer of a search.
@@ -51,6 +54,8 @@ pub struct Outcome<S> {
     pub dead_end: Option<f64>,
     /// What the first evaluation that panicked said.
     pub failure: Option<String>,
+    /// What the backend would not or could not do, in its words.
+    pub refused: Option<String>,
     /// Why the last checkpoint could not be written.
     pub checkpoint_error: Option<String>,
 }

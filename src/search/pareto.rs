@@ -10,7 +10,7 @@ use super::budget::Stop;
 use super::evaluator::Evaluator;
 use super::front::{crowding, ranks};
 use super::genome::{Decoder, Genome, Wish};
-use super::manual::{Page, parameter};
+use super::manual::{Page, Range, parameter};
 use super::problem::{Key128, Problem};
 use super::score::Score;
 use super::stream::Stream;
@@ -38,12 +38,15 @@ impl Default for Pareto {
 pub const PAGE: Page = Page {
     summary: "breeds the trade-off between the objective and the problem's other measures (NSGA-II)",
     source: "Deb et al. 2002",
-    when: "To see what less memory would cost in time. For the objective alone genetic search is better: this one spreads \
-           its evaluations along the whole front.",
+    when: "To see what less memory, or less money where devices have prices, would cost in time. (On all of one cluster money \
+           follows time.) For the objective alone genetic search is better: this one spreads its evaluations along the whole \
+           front.",
     presets: &[],
     parameters: &[
-        parameter("population", "members; fewer where the budget is below twenty generations", "Deb et al. 2002: 100"),
-        parameter("patience", "generations without a new best before half are drawn anew", "this engine"),
+        parameter("population", "members; fewer where the budget is below twenty generations", "Deb et al. 2002: 100")
+            .within(Range::Whole(12, 200)),
+        parameter("patience", "generations without a new best before half are drawn anew", "this engine")
+            .within(Range::Whole(10, 150)),
     ],
 };
 

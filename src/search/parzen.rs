@@ -8,7 +8,7 @@
 use super::backend::Backend;
 use super::budget::Stop;
 use super::evaluator::Evaluator;
-use super::manual::{Page, parameter};
+use super::manual::{Page, Range, parameter};
 use super::problem::{Allele, Key128, Node, Problem, Slot};
 use super::score::Score;
 use super::stream::{Stream, usable};
@@ -47,11 +47,13 @@ pub const PAGE: Page = Page {
            thousands of cheap evaluations genetic search does better: decisions are modelled one by one.",
     presets: &[],
     parameters: &[
-        parameter("startup", "answers before the first estimate", "hyperopt: 20"),
-        parameter("gamma", "share of the square root of what was seen that is called good", "hyperopt: 0.25"),
-        parameter("candidates", "options drawn per decision, the best of which is taken", "hyperopt: 24"),
-        parameter("prior", "answers that the prior counts for", "hyperopt: 1"),
-        parameter("batch", "answers asked for at once", "this engine"),
+        parameter("startup", "answers before the first estimate", "hyperopt: 20").within(Range::Whole(5, 100)),
+        parameter("gamma", "share of the square root of what was seen that is called good", "hyperopt: 0.25")
+            .within(Range::Log(0.05, 1.0)),
+        parameter("candidates", "options drawn per decision, the best of which is taken", "hyperopt: 24")
+            .within(Range::Whole(4, 64)),
+        parameter("prior", "answers that the prior counts for", "hyperopt: 1").within(Range::Log(0.1, 10.0)),
+        parameter("batch", "answers asked for at once", "this engine").within(Range::Whole(1, 16)),
     ],
 };
 

@@ -48,6 +48,16 @@ pub enum Bound {
     Infeasible,
 }
 
+/// Where prefixes meet: those of equal key have the same completions, alike in feasibility, whose objectives differ by as
+/// much as what was spent does.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Meeting {
+    /// What the completions depend on.
+    pub key: u128,
+    /// What of the objective is spent already.
+    pub spent: f64,
+}
+
 /// A decision tree with a price at its leaves.
 pub trait Problem: Sync {
     /// A prefix, kept incrementally.
@@ -74,6 +84,10 @@ pub trait Problem: Sync {
     /// What is known about the completions of `s`.
     fn bound(&self, _s: &Self::State) -> Bound {
         Bound::AtLeast(0.0)
+    }
+    /// What the completions of `s` depend on, where the problem can tell and prefixes meet at all.
+    fn meeting(&self, _s: &Self::State) -> Option<Meeting> {
+        None
     }
     /// The meaning of a complete path.
     fn solution(&self, s: &Self::State) -> Self::Solution;

@@ -15,6 +15,7 @@ use super::exact::backend::Exact;
 use super::exhaustive::{self, Exhaustive};
 use super::genetic::Genetic;
 use super::greedy::{self, Greedy};
+use super::integer::{self, Integer};
 use super::late::{self, Late};
 use super::manual::{self, Page, Preset};
 use super::mcts::Mcts;
@@ -25,6 +26,7 @@ use super::parzen::{self, Parzen};
 use super::portfolio::{Portfolio, Stage};
 use super::problem::Problem;
 use super::random::Random;
+use super::rules::{self, Rules};
 use super::tabu::{self, Tabu};
 use super::tempering::{self, Tempering};
 use serde::de::DeserializeOwned;
@@ -140,6 +142,7 @@ pub fn entries<'p, P: Problem + 'p>() -> Vec<Entry<'p, P>> {
             defaults: defaults::<ExactSettings>,
             build: |given| Ok(Box::new(Exact { settings: parameters("exact", given)? })),
         },
+        of::<P, Integer>("integer", &integer::PAGE),
         of::<P, Mcts>("mcts", &manual::MCTS),
         of::<P, Genetic>("genetic", &manual::GENETIC),
         of::<P, Anneal>("anneal", &manual::ANNEAL),
@@ -154,6 +157,7 @@ pub fn entries<'p, P: Problem + 'p>() -> Vec<Entry<'p, P>> {
         of::<P, Distribution>("distribution", &cross_entropy::CHAIN_PAGE),
         of::<P, Parzen>("parzen", &parzen::PAGE),
         of::<P, Alleviate>("alleviate", &alleviate::PAGE),
+        of::<P, Rules>("rules", &rules::PAGE),
         of::<P, AStar>("a_star", &a_star::PAGE),
         of::<P, Beam>("beam", &beam::PAGE),
         of::<P, Greedy>("greedy", &greedy::PAGE),

@@ -7,7 +7,7 @@ use super::backend::Backend;
 use super::budget::Stop;
 use super::evaluator::Evaluator;
 use super::local::{Ground, price};
-use super::manual::{Page, parameter};
+use super::manual::{Page, Range, parameter};
 use super::problem::{Key128, Problem};
 use super::score::Score;
 use super::stream::Stream;
@@ -39,9 +39,11 @@ pub const PAGE: Page = Page {
     when: "Problems whose own moves are good and whose landscape is smooth. Weak where neighbours are mostly infeasible.",
     presets: &[],
     parameters: &[
-        parameter("sample", "neighbours looked at in a round", "a batch for sixteen threads"),
-        parameter("tenure", "rounds for which a solution is tabu, at most", "this engine"),
-        parameter("patience", "rounds without an improvement before a fresh start", "this engine"),
+        parameter("sample", "neighbours looked at in a round", "a batch for sixteen threads")
+            .within(Range::Whole(4, 64)),
+        parameter("tenure", "rounds for which a solution is tabu, at most", "this engine").within(Range::Whole(5, 200)),
+        parameter("patience", "rounds without an improvement before a fresh start", "this engine")
+            .within(Range::Whole(10, 300)),
     ],
 };
 

@@ -7,7 +7,7 @@ use super::backend::Backend;
 use super::budget::Stop;
 use super::evaluator::Evaluator;
 use super::local::{Ground, Place, price, unit, worse};
-use super::manual::{Page, parameter};
+use super::manual::{Page, Range, parameter};
 use super::problem::Problem;
 use super::stream::Stream;
 use serde::{Deserialize, Serialize};
@@ -40,10 +40,12 @@ pub const PAGE: Page = Page {
            schedule to be cut short.",
     presets: &[],
     parameters: &[
-        parameter("chains", "chains side by side", "this engine"),
-        parameter("hot", "highest temperature, as a share of the objective", "as annealing, with room above"),
-        parameter("cold", "lowest temperature, as a share of the objective", "as annealing"),
-        parameter("exchange", "rounds between two exchanges", "this engine"),
+        parameter("chains", "chains side by side", "this engine").within(Range::Whole(3, 20)),
+        parameter("hot", "highest temperature, as a share of the objective", "as annealing, with room above")
+            .within(Range::Log(0.003, 0.2)),
+        parameter("cold", "lowest temperature, as a share of the objective", "as annealing")
+            .within(Range::Log(1e-5, 1e-3)),
+        parameter("exchange", "rounds between two exchanges", "this engine").within(Range::Whole(1, 40)),
     ],
 };
 

@@ -9,13 +9,16 @@ use crate::estimate::closed::{ClosedForm, Folded, StageCost};
 use crate::estimate::{Estimator, in_flight};
 use crate::plan::{Chunk, LayerStrategy, PartClass, Plan};
 use crate::search::decompose::{
-    COSTS, Chain, ChainSolution, Combine, Cost, Cuts, Decompose, FixedItem, Fold, Segment, Transition,
+    COSTS, Chain, ChainSolution, Combine, Cost, Cuts, Decompose, FixedItem, Fold, Linear, Segment, Transition,
 };
 use crate::search::problem::Bound;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::hash::Hash;
 use std::sync::{Arc, OnceLock};
+
+/// Tells plans without an order from those under the usual ones: any constant does.
+const FREE_ORDER: u128 = 0x6a09_e667_f3bc_c908_b2fb_1366_ea95_7d3e;
 
 /// Version of the cost model: to be raised whenever a price changes.
 const COST_VERSION: u32 = 1;
@@ -39,6 +42,8 @@ pub struct LayerwiseSpace<'a> {
     ideal: f64,
     seeds: Vec<(usize, ChainSolution)>,
     digest: u128,
+    /// Whether the order of the passes is still to be decided.
+    free_order: bool,
 }
 
 impl<'a> LayerwiseSpace<'a> {
@@ -106,10 +111,32 @@ impl<'a> LayerwiseSpace<'a> {
             ideal,
             seeds: Vec::new(),
             digest,
+            free_order: false,
         };
-        let floors = (0..space.tasks.len()).map(|t| space.closed_form(t).at_least(space.ideal_work(t))).collect();
-        space.outer = Outer::new(&space.tasks, floors);
+        space.bound_tasks();
         space
+    }
+
+    /// The same plans for schedules that are still to be decided: bounds are those of work that never waits, and a stage has
+    /// room for a plan if one activation of each of its chunks fits, less than which no schedule holds.
+    pub fn with_free_order(mut self) -> Self {
+        self.free_order = true;
+        self.fast = self.tasks.iter().map(|_| OnceLock::new()).collect();
+        self.digest ^= FREE_ORDER;
+        self.bound_tasks();
+        self
+    }
+
+    fn bound_tasks(&mut self) {
+        let floor = |t: usize| {
+            if self.free_order {
+                let Mesh { pipeline, micro_batches, .. } = self.frame(t);
+                return self.ideal_work(t) * micro_batches as f64 / f64::from(pipeline) * self.estimator.jitter();
+            }
+            self.closed_form(t).at_least(self.ideal_work(t))
+        };
+        let floors = (0..self.tasks.len()).map(floor).collect();
+        self.outer = Outer::new(&self.tasks, floors);
     }
 
     /// Identity of the question and of the cost model.
@@ -264,9 +291,12 @@ impl<'a> LayerwiseSpace<'a> {
         self.fast[task].get_or_init(|| Frame::new(self, task)).as_ref()
     }
 
-    /// Live micro-batches by stage and chunk.
+    /// Live micro-batches by stage and chunk: of the usual schedule, or the fewest of any where the order is free.
     pub fn live(&self, task: usize) -> Vec<Vec<f64>> {
         let key = &self.tasks[task];
+        if self.free_order {
+            return vec![vec![1.0; key.chunks as usize]; key.pipeline as usize];
+        }
         (0..key.pipeline).map(|s| in_flight::at_warm_up(key.pipeline, key.chunks, key.micro_batches, s)).collect()
     }
 }
@@ -349,6 +379,15 @@ impl Combine for PipelineFold {
             w[at::FORWARD] = j * m;
         }
         w
+    }
+    fn linear(&self) -> Linear {
+        let mut linear = Linear { sum: self.least_weights(), largest: [0.0; COSTS] };
+        if !self.is_sum() {
+            // Every stage is busy with all micro-batches.
+            let all = self.0.jitter * self.0.micro_batches as f64;
+            (linear.largest[at::FORWARD], linear.largest[at::BACKWARD]) = (all, all);
+        }
+        linear
     }
     fn least_weights(&self) -> Cost {
         let mut w = [0.0; COSTS];
@@ -465,6 +504,12 @@ impl Decompose for LayerwiseSpace<'_> {
             None => solution.segments.iter().map(|s| s.len() as u32).collect(),
         };
         Choice { task: task as u32, sizes, options: solution.options.iter().map(|o| *o as u16).collect() }
+    }
+
+    fn disassemble(&self, x: &Choice) -> Option<(usize, ChainSolution)> {
+        let frame = self.fast(x.task as usize)?;
+        let (time, excess) = frame.price(&x.sizes, &x.options);
+        (excess <= 1e-12).then(|| (x.task as usize, frame.chain_solution(&x.sizes, &x.options, time)))
     }
 
     fn value(&self, task: usize, solution: &ChainSolution) -> f64 {

@@ -9,6 +9,7 @@ pub mod explain;
 pub mod fast;
 pub mod galvatron;
 pub mod host;
+pub mod joint_tree;
 pub mod layerwise;
 pub mod min_gpus;
 pub mod moves;

@@ -212,6 +212,10 @@ fn answer(
     }
     let watched = (interrupt.clone(), observer, checkpoint);
     let outcome = search(inputs, &space, backend, &uniform, watched, started)?;
+    if let Some(why) = outcome.refused.as_ref().filter(|_| outcome.best.is_none()) {
+        let error = InputError::new(Kind::Unsupported).at("search.backend").found(backend);
+        return Err(error.expected("a backend that can answer this question").help(why).into());
+    }
     // A search that was stopped before it had a plan leaves the best uniform one.
     let found = outcome.best.as_ref().filter(|b| b.score.is_feasible()).map(|b| b.solution.clone());
     let found = found.or_else(|| uniform.iter().find_map(|u| Some(u.choice(&space)?.0)));
@@ -222,6 +226,7 @@ fn answer(
         return nothing_fits(inputs, &space, quick, limits(), Timing { started, first_plan_s, backend });
     };
     let mut answer = compose(inputs, &space, &outcome, &best, &uniform, Timing { started, first_plan_s, backend })?;
+    answer.notes.extend(outcome.refused.clone());
     if inputs.search.schedule == Some(ScheduleChoice::Auto) {
         super::scheduled::schedule(inputs, &space, &outcome, &uniform, &mut answer, (interrupt, deadline))?;
         answer.stability.memory = memory_margin(inputs, space.estimator.pool, &answer.estimate);

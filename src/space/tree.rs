@@ -8,6 +8,7 @@ use super::fast::{Choice, Frame};
 use super::layerwise::LayerwiseSpace;
 use super::outer::Row;
 use super::worth;
+use crate::estimate::Estimate;
 use crate::search::decompose::{ChainOption, Decompose};
 use crate::search::problem::{Allele, Bound, Fidelity, Key128, Moves, Node, Problem};
 use crate::search::score::Score;
@@ -36,6 +37,13 @@ pub struct Prefix {
     /// Memory sums and peaks by stage.
     stages: Vec<Stage>,
     undo: Vec<Undo>,
+}
+
+impl Prefix {
+    /// The outer decisions, once they are taken.
+    pub(super) fn task(&self) -> Option<usize> {
+        self.task
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -465,9 +473,9 @@ impl Problem for LayerwiseSpace<'_> {
         }
     }
 
-    /// Peak memory in bytes.
+    /// Peak memory in bytes, and dollars per billion tokens where the devices have a price.
     fn measures(&self, x: &Choice) -> Vec<f64> {
-        vec![self.estimator.estimate(&self.plan_of(x)).map_or(f64::INFINITY, |e| e.peak_memory_bytes)]
+        self.measured(self.estimator.estimate(&self.plan_of(x)).ok().as_ref())
     }
 
     fn space_log10(&self) -> Option<f64> {
@@ -484,6 +492,16 @@ impl Problem for LayerwiseSpace<'_> {
 }
 
 impl LayerwiseSpace<'_> {
+    /// What an estimate is measured by besides its time; infinite where there is none.
+    pub(super) fn measured(&self, estimate: Option<&Estimate>) -> Vec<f64> {
+        let of = |measure: fn(&Estimate) -> f64| estimate.map_or(f64::INFINITY, measure);
+        let mut measures = vec![of(|e| e.peak_memory_bytes)];
+        if self.estimator.pool.price.is_some() {
+            measures.push(of(|e| e.dollars_per_1e9_tokens.unwrap_or(f64::INFINITY)));
+        }
+        measures
+    }
+
     /// The alleles of `x` along its path.
     pub(super) fn alleles_of(&self, x: &Choice) -> Vec<Allele> {
         let mut s = self.root();

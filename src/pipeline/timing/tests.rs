@@ -38,7 +38,11 @@ fn by_definition(kind: Kind, p: usize, v: usize, m: usize, times: &StageTimes) -
             for (position, &(is_forward, chunk, i)) in order.iter().enumerate() {
                 let x = chunk * p + d;
                 let input = if is_forward {
-                    if x == 0 { Some(0.0) } else { end.get(&(true, x - 1, i)).map(|t| t + times.hop_forward[x - 1]) }
+                    if x == 0 {
+                        Some(0.0)
+                    } else {
+                        end.get(&(true, x - 1, i)).map(|t: &f64| *t + times.hop_forward[x - 1])
+                    }
                 } else if x + 1 == stages {
                     end.get(&(true, x, i)).copied()
                 } else {

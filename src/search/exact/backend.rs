@@ -58,6 +58,7 @@ impl Exact {
             evaluator.proved_infeasible();
         }
         evaluator.raise_bound(outcome.bound);
+        evaluator.looked_up(outcome.steps);
         let candidates = outcome
             .runners_up
             .iter()
@@ -76,7 +77,7 @@ const FINALISTS: usize = 24;
 const LEAVES: usize = 256;
 
 /// Depth-first branch and bound; children in order of their bounds, leaves in batches.
-fn branch<P: Problem>(problem: &P, evaluator: &mut Evaluator<'_, P>) -> Result<(), Stop> {
+pub(in crate::search) fn branch<P: Problem>(problem: &P, evaluator: &mut Evaluator<'_, P>) -> Result<(), Stop> {
     let mut search = Branch { walk: Walk::new(problem), leaves: Vec::new(), steps: 0 };
     search.descend(evaluator)?;
     search.flush(evaluator)
@@ -108,6 +109,7 @@ impl<P: Problem> Branch<'_, P> {
                 Node::DeadEnd(violation) => evaluator.dead_end(violation)?,
                 Node::Choose { options, .. } => {
                     let mut children: Vec<(f64, u32)> = Vec::new();
+                    evaluator.looked_up(u64::from(options));
                     for option in 0..options {
                         self.walk.push(option);
                         let bound = self.walk.bound();

@@ -252,16 +252,10 @@ fn refine<D: Decompose + ?Sized>(
 
 /// A solution with the given cuts, every segment filled by rounding its relaxation.
 fn rounded(chain: &Chain, lists: &[Vec<FixedItem>]) -> Option<ChainSolution> {
-    let mut state = chain.combine.start();
     let mut options = vec![0u32; chain.items.len()];
-    for (s, items) in lists.iter().enumerate().rev() {
+    for (s, items) in lists.iter().enumerate() {
         let filled = round::fill(chain, s, items)?;
-        for (item, option) in items.iter().zip(&filled.options) {
-            let class = chain.items[item.item as usize] as usize;
-            options[item.item as usize] = chain.options[class][*option as usize].id;
-        }
-        state = chain.combine.push(&state, s, &filled.cost);
+        items.iter().zip(&filled.options).for_each(|(item, option)| options[item.item as usize] = *option);
     }
-    let segments = lists.iter().map(|l| l.iter().map(|f| f.item).collect()).collect();
-    Some(ChainSolution { segments, options, objective: chain.combine.finish(&state) })
+    Some(round::fold(chain, lists, &options).0)
 }

@@ -5,7 +5,7 @@
 //! than one item (Sinha and Zoltners 1979). The peak enters as a threshold: options above it are left out.
 
 use super::relax::{hull, resource, slopes};
-use crate::search::decompose::{COSTS, Chain, ChainOption, Cost, FixedItem};
+use crate::search::decompose::{COSTS, Chain, ChainOption, ChainSolution, Cost, FixedItem};
 
 /// Most peak thresholds that are tried.
 const THRESHOLDS: usize = 8;
@@ -171,6 +171,20 @@ impl Filler<'_, '_> {
             self.best = Some((value, Filled { options, cost }));
         }
     }
+}
+
+/// The solution in which segment `s` holds `lists[s]` and item `i` takes option number `options[i]` of its class; and what
+/// each segment costs.
+pub fn fold(chain: &Chain, lists: &[Vec<FixedItem>], options: &[u32]) -> (ChainSolution, Vec<Cost>) {
+    let own = |items: &[FixedItem]| items.iter().map(|item| options[item.item as usize]).collect::<Vec<u32>>();
+    let costs: Vec<Cost> =
+        lists.iter().enumerate().map(|(s, items)| segment_cost(chain, s, items, &own(items))).collect();
+    let folded = costs.iter().enumerate().rev();
+    let state = folded.fold(chain.combine.start(), |state, (s, cost)| chain.combine.push(&state, s, cost));
+    let id = |(item, option): (&u32, &u32)| chain.options[*item as usize][*option as usize].id;
+    let segments = lists.iter().map(|items| items.iter().map(|item| item.item).collect()).collect();
+    let options = chain.items.iter().zip(options).map(id).collect();
+    (ChainSolution { segments, options, objective: chain.combine.finish(&state) }, costs)
 }
 
 /// Cost of a segment whose items take `options`, transitions and entry included.

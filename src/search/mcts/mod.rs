@@ -3,7 +3,8 @@
 //! Selection is PUCT (Rosin 2011, "Multi-armed bandits with episode context"; Silver 2017) over costs brought to [0, 1],
 //! with visits under way counted as visits (WU-UCT, Liu 2020). What is fully explored is closed (MCTS-Solver, Winands
 //! 2008), and so is what a bound says cannot beat the best. A tree that finds nothing new gives way to a fresh one.
-//! Instead of PUCT: UCT (Kocsis and Szepesvari 2006), with the bonus for spread of SP-MCTS (Schadd et al. 2008,
+//! Of prefixes that meet only the cheapest may go on: a table as in Childs, Brodeur and Kocsis 2008, "Transpositions and move
+//! groups in Monte Carlo tree search", which closes what is dominated instead of sharing values: exact, and still a tree. Instead of PUCT: UCT (Kocsis and Szepesvari 2006), with the bonus for spread of SP-MCTS (Schadd et al. 2008,
 //! "Single-player Monte-Carlo tree search", equation 2), and sequential halving at the root (Karnin et al. 2013; Cazenave
 //! 2015, "Sequential halving applied to trees").
 
@@ -63,6 +64,8 @@ pub struct Mcts {
     pub patience: u64,
     /// Share of noise in the priors of all trees but the first.
     pub noise: f32,
+    /// Whether a prefix that meets another which spent no more is closed, where the problem says what meets.
+    pub transposition: bool,
 }
 
 impl Default for Mcts {
@@ -83,6 +86,7 @@ impl Default for Mcts {
             bounded: true,
             patience: 0,
             noise: 0.25,
+            transposition: false,
         }
     }
 }

@@ -3,12 +3,16 @@
 //! Wide nodes list their most promising options first and more of them once those are visited, so that a node of a
 //! million options costs what its visits cost. All counters of visits are 64 bit.
 
-use super::super::problem::{Node as Kind, Problem};
+use super::super::problem::{Meeting, Node as Kind, Problem};
 use super::super::stream::{mix, usable};
 use super::super::walk::{Decision, PriorSampler, Walk};
 use super::value::{Scale, Value};
 use super::{Mcts, Select};
+use foldhash::fast::FixedState;
+use std::collections::HashMap;
 
+/// Relative rounding of sums of what was spent.
+const ROUNDING: f64 = 1e-12;
 /// The root's parent.
 const NOBODY: u32 = u32::MAX;
 /// Options a node lists at first.
@@ -72,6 +76,8 @@ pub(super) struct Tree {
     priors: PriorSampler,
     /// Whether options are listed by the prior.
     guided: bool,
+    /// By what completions depend on: what the cheapest prefix to it spent, and its node.
+    met: HashMap<u128, (f64, u32), FixedState>,
     /// Visits after which the root is to be down to one option, where it is halved.
     horizon: u64,
 }
@@ -88,6 +94,7 @@ impl Tree {
             pending: 0,
             priors: PriorSampler::default(),
             guided: config.guided,
+            met: HashMap::default(),
             horizon: horizon.max(1),
         };
         tree.add(NOBODY, 0, f64::NEG_INFINITY);
@@ -182,7 +189,8 @@ impl Tree {
                     self.close_option(id);
                     return Some((self.begin(way), Reached::DeadEnd(violation)));
                 }
-                if !walk.is_promising(cutoff) {
+                let meeting = if config.transposition { problem.meeting(walk.state()) } else { None };
+                if !walk.is_promising(cutoff) || meeting.is_some_and(|meeting| self.leads_nowhere_new(meeting)) {
                     self.close_option(id);
                     closed += 1;
                     if closed == CLOSINGS {
@@ -198,8 +206,33 @@ impl Tree {
                 let child = self.add(id, edges, walk.bound());
                 self.nodes[id as usize].edges.push(Edge { option, prior, child });
                 way.push(child);
+                if let Some(Meeting { key, spent }) = meeting
+                    && let Some((_, dearer)) = self.met.insert(key, (spent, child))
+                    && self.is_open(dearer)
+                    && !way.contains(&dearer)
+                {
+                    self.close(dearer);
+                }
             }
         }
+    }
+
+    /// Whether neither a node nor anything above it is closed.
+    fn is_open(&self, mut id: u32) -> bool {
+        while id != NOBODY {
+            let node = &self.nodes[id as usize];
+            if node.closed {
+                return false;
+            }
+            id = node.parent;
+        }
+        true
+    }
+
+    /// Whether a prefix with the same completions spent no more: whatever this one leads to, that one leads to something as
+    /// good.
+    fn leads_nowhere_new(&self, meeting: Meeting) -> bool {
+        self.met.get(&meeting.key).is_some_and(|(spent, _)| meeting.spent >= spent - ROUNDING * spent.abs())
     }
 
     fn begin(&mut self, way: Vec<u32>) -> Vec<u32> {

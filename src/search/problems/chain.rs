@@ -5,9 +5,9 @@
 //! takes. First the cuts are decided, then the options in order. Times in seconds, memory in units.
 
 use super::super::decompose::{
-    COSTS, Chain, ChainOption, ChainSolution, Combine, Cost, Cuts, Decompose, Fold, Segment, Transition,
+    COSTS, Chain, ChainOption, ChainSolution, Combine, Cost, Cuts, Decompose, Fold, Linear, Segment, Transition,
 };
-use super::super::problem::{Allele, Bound, Fidelity, Key128, Moves, Node, Problem};
+use super::super::problem::{Allele, Bound, Fidelity, Key128, Meeting, Moves, Node, Problem};
 use super::super::score::Score;
 use super::super::stream::Stream;
 use super::{identity, key};
@@ -301,6 +301,14 @@ impl Problem for LayerChain {
         Bound::AtLeast(self.objective(sum, max) * (1.0 - 1e-12))
     }
 
+    /// With one segment: the item, the option before it, and the memory used.
+    fn meeting(&self, s: &Partial) -> Option<Meeting> {
+        let totals = s.totals.last().filter(|_| self.shape.segments == 1)?;
+        let words = [s.options.len() as u32, *s.options.last()?, totals.memory];
+        let spent = self.objective(totals.sum + totals.time, totals.max.max(totals.time));
+        Some(Meeting { key: key(self.identity, words.into_iter()).0, spent })
+    }
+
     fn solution(&self, s: &Partial) -> ChainPlan {
         ChainPlan { ends: s.ends.clone(), options: s.options.clone() }
     }
@@ -445,6 +453,13 @@ impl Decompose for LayerChain {
         });
         ChainPlan { ends: ends.collect(), options: solution.options.clone() }
     }
+
+    fn disassemble(&self, x: &ChainPlan) -> Option<(usize, ChainSolution)> {
+        let starts = std::iter::once(0).chain(x.ends.iter().copied());
+        let segments = starts.zip(&x.ends).map(|(start, end)| (start..*end).collect()).collect();
+        let objective = self.score(x, Fidelity::Exact).objective()?;
+        Some((0, ChainSolution { segments, options: x.options.clone(), objective }))
+    }
 }
 
 impl Transition for LayerChain {
@@ -491,6 +506,12 @@ impl Combine for LayerChain {
 
     fn complete(&self, state: &Fold, segments: usize, primary: f64) -> f64 {
         self.objective(state[0] + primary, state[1].max(primary / segments.max(1) as f64))
+    }
+
+    fn linear(&self) -> Linear {
+        let (mut sum, mut largest) = ([0.0; COSTS], [0.0; COSTS]);
+        (sum[0], largest[0]) = (1.0, self.shape.rounds as f64 - 1.0);
+        Linear { sum, largest }
     }
 
     fn weights(&self) -> Cost {

@@ -4,7 +4,7 @@
 //! an item that does not fit any more has one option. Bound: the best of the fractional relaxations of the single
 //! capacities (Dantzig 1957, "Discrete-variable extremum problems").
 
-use super::super::problem::{Allele, Bound, Fidelity, Key128, Moves, Node, Problem};
+use super::super::problem::{Allele, Bound, Fidelity, Key128, Meeting, Moves, Node, Problem};
 use super::super::score::Score;
 use super::super::stream::Stream;
 use super::{identity, key};
@@ -149,6 +149,14 @@ impl Problem for Knapsack {
         let item = s.packed.len();
         let rest: f64 = self.values[item..].iter().sum();
         Bound::AtLeast(s.left_behind[item] + rest - self.most_to_gain(&s.free[item], item))
+    }
+
+    /// The item that is next, and what is free for it.
+    fn meeting(&self, s: &Packing) -> Option<Meeting> {
+        let item = s.packed.len();
+        let free = s.free[item].iter().flat_map(|free| [(free.to_bits() >> 32) as u32, free.to_bits() as u32]);
+        let key = key(self.identity, std::iter::once(item as u32).chain(free)).0;
+        Some(Meeting { key, spent: s.left_behind[item] })
     }
 
     fn solution(&self, s: &Packing) -> Vec<bool> {

@@ -2,7 +2,7 @@
 //!
 //! Bound: the length so far plus the shortest edge of every city that is still to be left.
 
-use super::super::problem::{Allele, Bound, Fidelity, Key128, Moves, Node, Problem};
+use super::super::problem::{Allele, Bound, Fidelity, Key128, Meeting, Moves, Node, Problem};
 use super::super::score::Score;
 use super::super::stream::Stream;
 use super::{identity, key};
@@ -136,6 +136,13 @@ impl Problem for Salesman {
         let depth = s.length.len() - 1;
         // Sums of differences round differently from the tour's own sum: keep the bound below it.
         Bound::AtLeast((s.length[depth] + s.to_leave[depth]) * (1.0 - 1e-12))
+    }
+
+    /// Which cities were visited, and where the trip stands.
+    fn meeting(&self, s: &Tour) -> Option<Meeting> {
+        let visited = s.visited.iter().map(|visited| u32::from(*visited));
+        let key = key(self.identity, visited.chain(std::iter::once(Self::here(s)))).0;
+        Some(Meeting { key, spent: s.length[s.length.len() - 1] })
     }
 
     fn solution(&self, s: &Tour) -> Vec<u32> {
