@@ -52,9 +52,10 @@ pub struct Unroller {
 
 /// Differences below this share of a period are rounding.
 const ROUNDING: f64 = 1e-9;
-/// Most times that a period grows, and by how much at least.
-const GROWTHS: usize = 30;
-const GROWTH: f64 = 1.015;
+/// Most times that a period grows, by how much, and halvings of the last growth: within 2 % of the least that fits.
+const GROWTHS: usize = 10;
+const GROWTH: f64 = 1.5;
+const HALVINGS: usize = 5;
 
 impl Unroller {
     /// Prepares for `m` micro-batches.
@@ -101,24 +102,14 @@ impl Unroller {
     pub fn unroll(&mut self, block: &Block) -> Guide {
         let burst = (block.burst as usize).min(self.m).max(1);
         let slack = block.period.max(1.0);
-        let mut spacing = if burst > 1 { self.work * slack } else { self.work };
-        let mut period = spacing * burst as f64;
+        // Bursts are slack between their own micro-batches, single ones between each other.
+        let mut spacing = self.work * if burst > 1 { slack } else { 1.0 };
+        let mut period = self.least_period(block, burst, spacing);
+        if burst == 1 {
+            period *= slack;
+            spacing = period;
+        }
         self.place(block, spacing);
-        for _ in 0..GROWTHS {
-            let over = self.excess(period, spacing, burst);
-            if over <= 1.0 {
-                break;
-            }
-            period *= over.clamp(GROWTH, 2.0);
-            if burst == 1 {
-                spacing = period;
-                self.place(block, spacing);
-            }
-        }
-        if burst == 1 && slack > 1.0 {
-            (period, spacing) = (period * slack, period * slack);
-            self.place(block, spacing);
-        }
         let m = self.m;
         let mut guide = Guide {
             place: vec![0; self.rows.rows.len() * m],
@@ -151,6 +142,31 @@ impl Unroller {
             }
         }
         guide
+    }
+
+    /// The least time between bursts with which activations fit, within rounding.
+    fn least_period(&mut self, block: &Block, burst: usize, spacing: f64) -> f64 {
+        let mut fits = |period: f64| {
+            let spacing = if burst == 1 { period } else { spacing };
+            self.place(block, spacing);
+            self.excess(period, spacing, burst) <= 1.0
+        };
+        let mut high = spacing * burst as f64;
+        if fits(high) {
+            return high;
+        }
+        let mut low = high;
+        for _ in 0..GROWTHS {
+            (low, high) = (high, high * GROWTH);
+            if fits(high) {
+                break;
+            }
+        }
+        for _ in 0..HALVINGS {
+            let middle = 0.5 * (low + high);
+            if fits(middle) { high = middle } else { low = middle }
+        }
+        high
     }
 
     /// Starts of the passes of the first micro-batch.
