@@ -239,16 +239,17 @@ fn what_is_wrong_inside_a_plan_is_told_with_its_file() {
 
 #[test]
 fn negative_and_excessive_numbers_are_refused_with_their_range() {
-    let cases: [(&[&str], &str, &str); 14] = [
+    let cases: [(&[&str], &str, &str); 15] = [
         (&["check", "--megatron", "--bf16", "--world", "-1"], "--world", "1 to"),
-        (&["schedule", "--devices", "2", "--micro-batches", "4", "--times", "-1:1:1"], "--times", "0 to"),
-        (&["schedule", "--devices", "2", "--micro-batches", "4", "--times", "1e308:1:1"], "--times", "0 to 1e15"),
+        (&["schedule", "--devices", "2", "--micro-batches", "4", "--times", "-1:1:1"], "--times.F", "above zero"),
+        (&["schedule", "--devices", "2", "--micro-batches", "4", "--times", "1e308:1:1"], "--times.F", "at most 1e15"),
         (&["schedule", "--devices", "2", "--micro-batches", "4", "--seed", "-1"], "--seed", "0 to"),
         (
             &["schedule", "--devices", "2", "--micro-batches", "4", "--split-penalty", "-1"],
             "--split-penalty",
             "fraction",
         ),
+        (&["schedule", "--devices", "2", "--micro-batches", "4", "--comm", "1e308"], "--comm", "0 to 1e15"),
         (&["plan", "--split-penalty", "-1"], "--split-penalty", "fraction"),
         (&["plan", "--schedule-evals", "-1"], "--schedule-evals", "1 to"),
         (&["plan", "--seed", "-1"], "--seed", "0 to"),

@@ -86,7 +86,7 @@ pub struct ScheduleQuestion {
 /// Most passes of a schedule, which bounds memory (tens of bytes each) and time.
 pub const MOST_PASSES: usize = 2_000_000;
 /// Longest time, in any unit: sums of them must stay numbers.
-const MOST_TIME: f64 = 1e100;
+const MOST_TIME: f64 = 1e15;
 /// Chunks tried in a loop if the question names none; two chunks in a V.
 const USUAL_CHUNKS: [usize; 3] = [1, 2, 4];
 /// Most chunks of a device.
@@ -107,13 +107,14 @@ impl ScheduleQuestion {
         for (name, time) in ["F", "B", "W"].into_iter().zip(self.times) {
             let least = if name == "W" { 0.0 } else { f64::MIN_POSITIVE };
             if !(least..=MOST_TIME).contains(&time) {
-                let expected = if name == "W" { "a time that is not negative" } else { "a time above zero" };
+                let least = if name == "W" { "not negative" } else { "above zero" };
+                let expected = format!("a time that is {least}, at most {MOST_TIME:e}");
                 return Err(invalid(&format!("times.{name}")).found(time).expected(expected));
             }
         }
         for (field, value) in [("comm", self.comm), ("split-penalty", self.split_penalty)] {
             if !(0.0..=MOST_TIME).contains(&value) {
-                return Err(invalid(field).found(value).expected("a number that is not negative"));
+                return Err(invalid(field).found(value).expected(format!("0 to {MOST_TIME:e}")));
             }
         }
         if let Some(memory) = self.memory.filter(|memory| !(memory.is_finite() && *memory > 0.0)) {
