@@ -4,11 +4,12 @@
 //! Nothing of it is additive: which strategies fit depends on how many activations the order holds, and what the order costs
 //! depends on how the strategies load the stages. A leaf is priced by simulating its passes ([`Workshop`]); its peak memory
 //! is that of the simulation. The decisions about the plan are those of [`LayerwiseSpace`], those about the order those of
-//! [`PolicySpace`]. Times in seconds, memory in bytes.
+//! [`GenomeSpace`]. Times in seconds, memory in bytes.
 
 use super::fast::Choice;
 use super::layerwise::LayerwiseSpace;
-use super::schedule::policy::PolicySpace;
+use super::schedule::genome::GenomeSpace;
+use super::schedule::policy::Rule;
 use super::schedule::question::{MOST_PASSES, Objective};
 use super::schedule::shape::{Case, Shape};
 use super::schedule::solution::Workshop;
@@ -42,7 +43,7 @@ pub struct JointSpace<'a> {
 
 /// A plan on a map, ready to have its passes ordered.
 struct Floor {
-    workshop: Workshop,
+    policies: GenomeSpace<Workshop, Rule>,
     chunks: Vec<ChunkCost>,
     bound: f64,
 }
@@ -52,7 +53,7 @@ struct Floor {
 pub struct JointPrefix {
     plan: Prefix,
     form: Vec<u32>,
-    /// As [`PolicySpace`] takes it.
+    /// As [`GenomeSpace`] takes it.
     policy: Vec<u32>,
     floor: Option<Arc<Floor>>,
 }
@@ -125,7 +126,7 @@ impl<'a> JointSpace<'a> {
             let least = shape.bounds.makespan.time;
             let bound = self.space.estimator.iteration_at_least(&shape.placement, &chunks, least) * (1.0 - ROUNDING);
             let case = Case { shapes: vec![shape], microbatches, objective: Objective::Makespan };
-            Some(Arc::new(Floor { workshop: Workshop::new(case).ok()?, chunks, bound }))
+            Some(Arc::new(Floor { policies: GenomeSpace::new(Workshop::new(case).ok()?), chunks, bound }))
         });
         if self.workshops.len() >= KEPT {
             self.workshops.clear();
@@ -144,19 +145,18 @@ impl<'a> JointSpace<'a> {
 
     fn ordered(&self, x: &JointChoice) -> Option<(Arc<Floor>, Schedule)> {
         let floor = self.floor(&x.choice, x.form)?;
-        let policy = PolicySpace::new(&floor.workshop);
         let path = x.policy.to_vec();
-        if policy.node(&path) != Node::Complete {
+        if floor.policies.node(&path) != Node::Complete {
             return None;
         }
-        let schedule = floor.workshop.schedule(&policy.solution(&path), "");
+        let schedule = floor.policies.workshop().schedule(&floor.policies.solution(&path), "");
         Some((floor, schedule))
     }
 
     /// Runs the passes of a choice without a limit, and the iteration time that follows.
     fn simulated(&self, x: &JointChoice) -> Option<(Run, f64)> {
         let (floor, schedule) = self.ordered(x)?;
-        let free = Costs { limit: None, ..floor.workshop.case.shapes[0].costs.clone() };
+        let free = Costs { limit: None, ..floor.policies.workshop().case.shapes[0].costs.clone() };
         let run = simulate(&schedule, &free).ok()?;
         let time = self.space.estimator.iteration_after(&schedule.placement, &floor.chunks, &run);
         Some((run, time))
@@ -164,7 +164,7 @@ impl<'a> JointSpace<'a> {
 
     /// The slot of a decision of the policy, apart from those of plans.
     fn policy_node(floor: &Floor, policy: &Vec<u32>) -> Node {
-        match PolicySpace::new(&floor.workshop).node(policy) {
+        match floor.policies.node(policy) {
             Node::Choose { slot, options } => Node::Choose { slot: ORDER | slot, options },
             other => other,
         }
@@ -219,7 +219,7 @@ impl Problem for JointSpace<'_> {
     fn allele(&self, s: &JointPrefix, option: u32) -> Allele {
         match self.next(s) {
             Next::Plan => self.space.allele(&s.plan, option),
-            Next::Policy(floor) => PolicySpace::new(&floor.workshop).allele(&s.policy, option),
+            Next::Policy(floor) => floor.policies.allele(&s.policy, option),
             _ => u64::from(option),
         }
     }
@@ -227,7 +227,7 @@ impl Problem for JointSpace<'_> {
     fn nearest(&self, s: &JointPrefix, wanted: Allele) -> u32 {
         match (self.next(s), self.node(s)) {
             (Next::Plan, _) => self.space.nearest(&s.plan, wanted),
-            (Next::Policy(floor), _) => PolicySpace::new(&floor.workshop).nearest(&s.policy, wanted),
+            (Next::Policy(floor), _) => floor.policies.nearest(&s.policy, wanted),
             (_, Node::Choose { options, .. }) => wanted.min(u64::from(options) - 1) as u32,
             _ => 0,
         }
@@ -236,7 +236,7 @@ impl Problem for JointSpace<'_> {
     fn prior(&self, s: &JointPrefix, out: &mut [f32]) {
         match self.next(s) {
             Next::Plan => self.space.prior(&s.plan, out),
-            Next::Policy(floor) => PolicySpace::new(&floor.workshop).prior(&s.policy, out),
+            Next::Policy(floor) => floor.policies.prior(&s.policy, out),
             _ => out.fill(1.0),
         }
     }

@@ -6,6 +6,7 @@
 
 pub mod block;
 pub mod file;
+pub mod genome;
 pub mod joint;
 pub mod judge;
 pub mod known;

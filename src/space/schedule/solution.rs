@@ -8,7 +8,7 @@ use crate::pipeline::block::{Block, Unroller};
 use crate::pipeline::decode::{Decoded, Decoder, StagePolicy};
 use crate::pipeline::evaluate::{Evaluator, Worth};
 use crate::pipeline::{PipelineError, Schedule};
-use crate::search::problem::{Bound, Key128};
+use crate::search::problem::Key128;
 use crate::search::score::Score;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
@@ -209,12 +209,6 @@ impl Workshop {
     /// The solution as a schedule.
     pub fn schedule(&self, x: &Solution, name: &str) -> Schedule {
         self.tools[x.shape].evaluator.schedule_of(name, &self.orders(x))
-    }
-
-    /// No schedule of a shape has a smaller objective; of none, if no shape is named.
-    pub fn bound_of(&self, shape: Option<usize>) -> Bound {
-        let of_shape = |number: usize| self.case.shapes[number].bound(self.case.objective);
-        Bound::AtLeast(shape.map_or_else(|| self.case.bound(), of_shape))
     }
 
     /// Its identity.

@@ -344,13 +344,9 @@ fn run(
                 let time = POLICY_TIME * share;
                 // Half of them without a better one, and no few, say that this kind has no more to give.
                 let stall = evaluations.map(|n| n.div_ceil(2).max(PATIENCE));
-                match (breed, &blocks) {
-                    (Breed::Blocks, Ok(space)) => {
-                        progress.phase(space, &Genetic::default(), evaluations, stall, time)?
-                    }
-                    // Maps that blocks do not know.
-                    (Breed::Blocks, Err(_)) => {}
-                    (Breed::Policies, _) => progress.phase(&policy, &Genetic::default(), evaluations, stall, time)?,
+                match breed {
+                    Breed::Blocks => progress.phase(&blocks, &Genetic::default(), evaluations, stall, time)?,
+                    Breed::Policies => progress.phase(&policy, &Genetic::default(), evaluations, stall, time)?,
                 }
                 progress.seed = options.seed.wrapping_add(number as u64 + 1);
                 progress.merge(bred);
@@ -369,7 +365,7 @@ fn run(
         "climb" => progress.phase(&polish, &Climb::default(), sized(walks, 1), None, 1.0)?,
         "mcts" => progress.phase(&policy, &Mcts::default(), sized(policies, 1), None, 1.0)?,
         "nested" => progress.phase(&policy, &Nested::default(), sized(policies, 1), None, 1.0)?,
-        "blocks" => progress.phase(&blocks?, &Genetic::default(), sized(policies, 1), None, 1.0)?,
+        "blocks" => progress.phase(&blocks, &Genetic::default(), sized(policies, 1), None, 1.0)?,
         "orders" => progress.phase(&OrderSpace::new(workshop)?, &Mcts::default(), sized(policies, 1), None, 1.0)?,
         name => return Err(InputError::unknown_name(name, "a backend", BACKENDS).at("backend").into()),
     }
