@@ -284,8 +284,8 @@ mod tests {
         for limit in 1..=p {
             let costs = Costs::table(&placement, &[], 1.0, 1.0, 1.0, 0.0).with_limit(limit as f64);
             let times = times(&placement, &costs, m, &Block { due: 1, ..plain(p) }).expect("it runs");
-            // The first device holds an activation from its F to its W: 2p + 1 units.
-            let period = (3.0f64).max((2 * p + 1) as f64 / limit as f64);
+            // The first device holds an activation from its F to its W: 2p + 1 units, and up to a period of 3 for a slot.
+            let period = (3.0f64).max((2 * p + 4) as f64 / limit as f64);
             let ramp = (3 * p) as f64 + 2.0 * period;
             assert!(times.makespan <= m as f64 * period * 1.05 + ramp, "limit {limit}: {times:?}");
         }
