@@ -3,7 +3,7 @@
 //! Shaw 1998, "Using constraint programming and local search methods to solve vehicle routing problems". Windows are runs of
 //! decisions, or scattered ones; a new solution is taken when it is better, or by the rule of annealing at a temperature that
 //! falls (Ropke and Pisinger 2006, "An adaptive large neighborhood search heuristic", section 3.5). Windows may also be
-//! solved exactly ([`window`](super::window)).
+//! solved exactly (module `window`).
 
 use super::backend::Backend;
 use super::budget::Stop;
