@@ -1,6 +1,6 @@
 #!/bin/bash
 # Exports of planned plans, judged by the frameworks' own parsers. Opt-in: it needs a Python of 3.12 with
-#   torch megatron-core==0.19.2 einops accelerate==1.15.0 deepspeed==0.19.8, and torchtitan==0.3.0 spmd_types torchdata without
+#   torch megatron-core==0.19.2 einops transformers accelerate==1.15.0 deepspeed==0.19.8, and torchtitan==0.3.0 spmd_types torchdata without
 #   their dependencies (5.6 GB, minutes to install). Usage: ESPALIER=path PYTHON=path experiments/validation/run.sh WORKFOLDER
 set -u
 here=$(cd "$(dirname "$0")" && pwd)

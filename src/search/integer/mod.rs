@@ -37,8 +37,8 @@ pub const PAGE: Page = Page {
     summary: "writes the chain of a task as an integer program and hands it to a solver",
     source: "Ahuja, Magnanti and Orlin 1993; Zheng et al. 2022 (Alpa), section 4.2; good_lp with microlp",
     when: "To check `exact` by other means, and on long chains of one segment whose labels are too many for it. Measured (two \
-           busy cores, 2026-11): 24 layers of 8 strategies 0.1 to 0.5 s against 0.02 to 0.04 s of `exact`; 32 of 8 and 48 of 16 \
-           1 s each, proven, where `exact` left a gap. With several segments it is no rival: 8 layers in 3 segments 0.7 s against \
+           busy cores, 2026-11): 24 layers of 8 strategies 0.1 to 0.5 s against 0.02 to 0.04 s of `exact`; 32 of 8 \
+           1 s, proven, where `exact` left a gap; 48 of 16 about 1 s. With several segments it is no rival: 8 layers in 3 segments 0.7 s against \
            0.7 ms, 12 in 4 more than a minute. It declines larger programs and says so. An interrupt waits for the program under \
            way; a time limit does not. Where the problem does not decompose there is nothing to write down, and it is the branch \
            and bound of `exact`. The seed changes nothing.",
