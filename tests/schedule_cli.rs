@@ -149,6 +149,9 @@ fn bad_input_is_named() {
     }
     let (_, error) = question("--memory", "0.5");
     assert!(error["expected"].as_str().unwrap().contains("at least 1"), "{error}");
+    let tiny = ["schedule", "--json", "--devices", "4", "--micro-batches", "8", "--recompute", "0", "--memory", "0.1"];
+    let (code, error) = refused(&tiny);
+    assert!(code == 3 && error["field"] == "--memory" && error["found"] == "0.1", "{error}");
     let (code, error) = refused(&["schedule", "--json", "--times", "1:1:1"]);
     assert!(code == 2 && error["field"] == "--devices", "{error}");
 }

@@ -324,20 +324,9 @@ fn recompute(text: Option<&str>, framework: &str) -> Result<Recomputed, LeftOut>
     Ok((Recompute::Selective, None, Some(selective)))
 }
 
-/// Megatron's names of what is recomputed (`--recompute-modules`).
+/// Megatron's names of what is recomputed (`--recompute-modules`); names that mean more than is modelled are passed over.
 pub(super) fn selective(modules: &str) -> Selective {
-    let mut selective = Selective::NONE;
-    for module in modules.split(|c: char| !(c.is_alphanumeric() || c == '_')) {
-        match module {
-            "core_attn" => selective.scores = true,
-            "layernorm" => selective.norms = true,
-            "moe_act" => selective.expert_activations = true,
-            "mla_up_proj" => selective.latent = true,
-            "mlp" => selective.mlp = true,
-            _ => {}
-        }
-    }
-    selective
+    Selective::of_modules(modules.split(|c: char| !(c.is_alphanumeric() || c == '_'))).0
 }
 
 fn cut(framework: &str, row: &Row, flags: &str) -> Result<Option<Cut>, LeftOut> {

@@ -338,7 +338,7 @@ fn search(args: &Args, output: &Output) -> Ended {
     if let Some(memory) = question.memory.filter(|memory| *memory < least && question.recompute.is_none()) {
         return Err(Failure::DoesNotFit(too_small(memory)));
     }
-    let answer = solve_case(args, case, question.memory.filter(|_| question.recompute.is_none()), None)?;
+    let answer = solve_case(args, case, question.memory, None)?;
     let costs = &answer.case.shapes[answer.shape].costs;
     let judged = judge(&answer.schedule, costs, question.objective, answer.bound)
         .map_err(|e| Failure::Internal(e.to_string()))?;
@@ -418,6 +418,11 @@ fn solve_case(
     solve(case, &options, interrupt(), Some(&mut bar)).map_err(|e| match e {
         ScheduleError::Input(e) => Failure::Input(e),
         ScheduleError::None(why @ PipelineError::Memory { .. }) => Failure::DoesNotFit(match memory {
+            // A stage that recomputes needs its whole activation for a moment, beside what the others keep.
+            Some(memory) if memory < ScheduleQuestion::LEAST_MEMORY && args.recompute.is_some() => {
+                let error = InputError::new(Kind::InvalidValue).at("--memory").found(memory);
+                error.expected("room for the activation of one chunk beside what the device's other chunks keep")
+            }
             Some(memory) => too_small(memory),
             None => InputError::new(Kind::Unsupported).at("memory").help(why),
         }),

@@ -97,18 +97,32 @@ impl Estimator<'_> {
 
     /// Iteration time after `run` of all passes: gradients are reduced as each rank ends, then all take their step.
     pub fn iteration_after(&self, map: &Placement, chunks: &[ChunkCost], run: &Run) -> f64 {
-        let sum = |d: usize, of: fn(&ChunkCost) -> f64| map.chunks(d).map(|x| of(&chunks[x])).sum::<f64>();
-        let end = |d: usize| run.timeline[d].last().map_or(0.0, |timed| timed.end);
-        let reduced = (0..map.devices()).map(|d| end(d) + sum(d, |c| c.reduce_s)).fold(0.0, f64::max);
-        let tail = (0..map.devices()).map(|d| sum(d, |c| c.tail_s)).fold(0.0, f64::max);
-        (reduced + tail) * self.jitter()
+        iteration_after(map, chunks, run) * self.jitter()
     }
 
     /// Least iteration time when no order of the passes ends before `makespan`.
     pub fn iteration_at_least(&self, map: &Placement, chunks: &[ChunkCost], makespan: f64) -> f64 {
-        let sum = |d: usize, of: fn(&ChunkCost) -> f64| map.chunks(d).map(|x| of(&chunks[x])).sum::<f64>();
-        let reduce = (0..map.devices()).map(|d| sum(d, |c| c.reduce_s)).fold(f64::INFINITY, f64::min);
-        let tail = (0..map.devices()).map(|d| sum(d, |c| c.tail_s)).fold(0.0, f64::max);
-        (makespan + reduce + tail) * self.jitter()
+        iteration_at_least(map, chunks, makespan) * self.jitter()
     }
+}
+
+fn sum(map: &Placement, chunks: &[ChunkCost], device: usize, of: fn(&ChunkCost) -> f64) -> f64 {
+    map.chunks(device).map(|x| of(&chunks[x])).sum()
+}
+
+fn tail(map: &Placement, chunks: &[ChunkCost]) -> f64 {
+    (0..map.devices()).map(|d| sum(map, chunks, d, |c| c.tail_s)).fold(0.0, f64::max)
+}
+
+/// Iteration time after simulated passes: they, then the reduction of gradients, then the optimizer; without stragglers.
+pub fn iteration_after(map: &Placement, chunks: &[ChunkCost], run: &Run) -> f64 {
+    let end = |d: usize| run.timeline[d].last().map_or(0.0, |timed| timed.end);
+    let reduced = |d: usize| end(d) + sum(map, chunks, d, |c| c.reduce_s);
+    (0..map.devices()).map(reduced).fold(0.0, f64::max) + tail(map, chunks)
+}
+
+/// Least iteration time when no order of the passes ends before `makespan`; without stragglers.
+pub fn iteration_at_least(map: &Placement, chunks: &[ChunkCost], makespan: f64) -> f64 {
+    let reduce = (0..map.devices()).map(|d| sum(map, chunks, d, |c| c.reduce_s)).fold(f64::INFINITY, f64::min);
+    makespan + reduce + tail(map, chunks)
 }

@@ -302,7 +302,9 @@ pub fn search(
         ..candidate.plan.clone()
     };
     let estimate = estimator.estimate_under(&plan, &best.schedule, options.split_penalty)?;
-    let (plan, estimate) = refit(estimator, plan, estimate, &best.schedule, options.split_penalty, &options.recompute);
+    let over = || stopped(options).is_some();
+    let penalty = options.split_penalty;
+    let (plan, estimate) = refit(estimator, (plan, estimate), &best.schedule, penalty, &options.recompute, &over);
     let iteration_time_s = estimate.iteration_time_s;
     let bound_s = bound.min(iteration_time_s);
     Ok(Some(JointAnswer {

@@ -6,7 +6,7 @@ use super::shape::{Case, Shape};
 use super::split::balance;
 use crate::error::{InputError, Kind};
 use crate::estimate::chunks::ChunkCost;
-use crate::estimate::scheduled::costs;
+use crate::estimate::scheduled::{costs, iteration_after, iteration_at_least};
 use crate::estimate::{Estimate, EstimateError, Estimator};
 use crate::pipeline::bounds::Backward;
 use crate::pipeline::{Placement, Run};
@@ -146,29 +146,15 @@ impl PlanCase {
 
     /// Iteration time under a simulated schedule on a shape: passes, reduction of gradients, optimizer, stragglers.
     pub fn iteration(&self, shape: usize, run: &Run) -> f64 {
-        let end = |d: usize| run.timeline[d].last().map_or(0.0, |timed| timed.end);
-        let devices = self.case.shapes[shape].placement.devices();
-        let reduced = (0..devices).map(|d| end(d) + self.sum(shape, d, |c| c.reduce_s)).fold(0.0, f64::max);
-        (reduced + self.tail(shape)) * self.jitter
+        iteration_after(&self.case.shapes[shape].placement, &self.costs[shape], run) * self.jitter
     }
 
     /// No schedule of the case has a shorter iteration.
     pub fn bound(&self) -> f64 {
-        let of = |(number, shape): (usize, &Shape)| {
-            let devices = shape.placement.devices();
-            let reduce = (0..devices).map(|d| self.sum(number, d, |c| c.reduce_s)).fold(f64::INFINITY, f64::min);
-            (shape.bounds.makespan.time + reduce + self.tail(number)) * self.jitter
+        let of = |(shape, costs): (&Shape, &Vec<ChunkCost>)| {
+            iteration_at_least(&shape.placement, costs, shape.bounds.makespan.time) * self.jitter
         };
-        self.case.shapes.iter().enumerate().map(of).fold(f64::INFINITY, f64::min)
-    }
-
-    fn sum(&self, shape: usize, device: usize, of: fn(&ChunkCost) -> f64) -> f64 {
-        self.case.shapes[shape].placement.chunks(device).map(|x| of(&self.costs[shape][x])).sum()
-    }
-
-    fn tail(&self, shape: usize) -> f64 {
-        let devices = self.case.shapes[shape].placement.devices();
-        (0..devices).map(|d| self.sum(shape, d, |c| c.tail_s)).fold(0.0, f64::max)
+        self.case.shapes.iter().zip(&self.costs).map(of).fold(f64::INFINITY, f64::min)
     }
 }
 

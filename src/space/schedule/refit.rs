@@ -11,23 +11,22 @@ const ROUNDS: usize = 3;
 const PASSES: usize = 40_000_000;
 
 /// The plan with the recomputation that suits `schedule`, of the kinds that are `allowed`, and its price; the plan as it is
-/// where nothing is better.
+/// where nothing is better, the best so far once it `is_over`.
 pub fn refit(
     estimator: &Estimator<'_>,
-    plan: Plan,
-    estimate: Estimate,
+    (mut plan, mut estimate): (Plan, Estimate),
     schedule: &Schedule,
     penalty: f64,
     allowed: &[Recompute],
+    is_over: &dyn Fn() -> bool,
 ) -> (Plan, Estimate) {
-    let (mut plan, mut estimate) = (plan, estimate);
     let mut left = PASSES / schedule.len().max(1);
     for _ in 0..ROUNDS {
         let mut better = false;
         for x in 0..plan.chunks.len() {
             for &recompute in allowed {
                 let Some(chunk) = recomputing(&plan.chunks[x], estimator.spine, recompute) else { continue };
-                if left == 0 {
+                if left == 0 || is_over() {
                     return (plan, estimate);
                 }
                 left -= 1;
