@@ -62,6 +62,19 @@ fn crashes_are_told_from_runs_by_their_price_in_memory() {
     let nanotron = set(comparison, Quantity::Memory, "Nanotron");
     assert!(nanotron.crash_auc.unwrap() >= 0.95, "{:?}", nanotron.crash_auc);
     assert!(nanotron.errors.mape <= 0.15, "{:?}", nanotron.errors);
+    let bigscience = set(comparison, Quantity::Memory, "BigScience").errors;
+    assert!(bigscience.mape <= 0.06, "{bigscience:?}");
+}
+
+#[test]
+fn runs_that_are_priced_alike_say_what_no_price_can_beat() {
+    let Some(comparison) = time() else { return };
+    for source in ["Megatron-Bridge performance", "NVIDIA DGXC", "BigScience"] {
+        let set = set(comparison, Quantity::Time, source);
+        let noise = set.noise.unwrap_or_else(|| panic!("{source} repeats itself"));
+        assert!(noise.rows >= 10 && noise.mape > 0.0 && noise.mape < 0.1, "{source}: {noise:?}");
+        assert!(noise.kendall_tau >= set.kendall_tau, "{source}: {noise:?}");
+    }
 }
 
 #[test]
@@ -75,6 +88,7 @@ fn tuned_tables_are_met_to_eight_percent_and_sweeps_to_twenty() {
         ("NVIDIA DGXC", 0.08, 0.30, None),
         ("vTrain", 0.20, 0.60, Some(0.8)),
         ("BigScience", 0.20, 0.40, None),
+        ("Nanotron", 0.20, 4.0, Some(0.75)),
     ] {
         let set = set(comparison, Quantity::Time, source);
         assert!(set.errors.mape <= mean && set.errors.worst <= worst, "{source}: {:?}", set.errors);
@@ -100,7 +114,7 @@ fn the_cheapest_of_rivals_is_near_the_fastest() {
     let vtrain = found.by_source.iter().find(|s| s.source.starts_with("vTrain")).unwrap();
     assert!(vtrain.groups >= 130 && vtrain.mean_regret <= 0.06, "{vtrain:?}");
     assert!(vtrain.mean_regret < vtrain.second_best && vtrain.second_best < vtrain.random);
-    assert!(found.mean_regret <= 0.08, "{}", found.mean_regret);
+    assert!(found.mean_regret <= 0.05, "{}", found.mean_regret);
 }
 
 #[test]
@@ -137,7 +151,7 @@ fn the_commands_print_one_object_and_refuse_wrong_tables_by_name() {
     let ran = run(&["accuracy", "--data", &path, "--by", "framework", "--json"]);
     let document = ran.json();
     assert_eq!((ran.code, document["schema"].as_str()), (0, Some("espalier/accuracy/1")));
-    for key in ["name", "quantity", "rows", "mape", "median", "worst", "bias", "kendall_tau", "coverage"] {
+    for key in ["name", "quantity", "rows", "mape", "median", "worst", "bias", "kendall_tau", "noise", "coverage"] {
         assert!(document["sets"][0].get(key).is_some(), "{key}");
     }
     let html = folder.join("report.html").display().to_string();

@@ -2,6 +2,7 @@
 
 use super::case::{Case, Constants, Peak, Rank};
 use super::left_out::LeftOut;
+use super::repeats::{Repeats, repeats};
 use super::statistics::{Errors, auc, errors, kendall_tau, quantile, winkler};
 use super::table::Row;
 use crate::estimate::{Estimate, StageEstimate};
@@ -49,6 +50,8 @@ pub struct Compared {
     pub measured: f64,
     /// The 10 % and 90 % quantiles of the prediction.
     pub interval: [f64; 2],
+    /// Reserved memory of the fullest stage over what the device shows, by our price.
+    pub fullness: f64,
     /// What the prediction is made of, in the same unit, on the stage that decides it.
     pub parts: std::collections::BTreeMap<&'static str, f64>,
 }
@@ -65,6 +68,8 @@ pub struct Set {
     pub errors: Errors,
     /// Mean over questions of the rank correlation of rival plans, weighted by their number; questions of at least three.
     pub kendall_tau: Option<f64>,
+    /// What no prediction of these rows can beat, where some are priced alike.
+    pub noise: Option<Repeats>,
     /// Share of measurements within the predictions' intervals.
     pub coverage: Option<f64>,
     /// Mean Winkler score of the intervals at 80 %, over the measurement.
@@ -209,6 +214,7 @@ fn compare_row(row: &Row, quantity: Quantity, constants: Constants) -> Result<Co
     Ok(Compared {
         interval: spread.map(|ratio| predicted * ratio),
         parts,
+        fullness: estimate.peak_memory_bytes / case.pool.device.memory.0,
         question: question(&case),
         id: case.id,
         source: case.source,
@@ -283,11 +289,12 @@ fn mean(rows: &[&Compared], of: impl Fn(&Compared) -> f64) -> Option<f64> {
     (!rows.is_empty()).then(|| rows.iter().map(|r| of(r)).sum::<f64>() / rows.len() as f64)
 }
 
-/// Rank correlation within each question of at least three rivals, averaged by their number.
-fn tau_by_question(rows: &[&Compared]) -> Option<f64> {
+/// Rank correlation within each question of at least three rivals, averaged by their number; `pairs` are of a question, with
+/// the prediction and the measurement.
+pub(super) fn tau_by_question<'a>(pairs: impl Iterator<Item = (&'a str, (f64, f64))>) -> Option<f64> {
     let mut questions: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
-    for row in rows {
-        questions.entry(&row.question).or_default().push((row.predicted, row.measured));
+    for (question, pair) in pairs {
+        questions.entry(question).or_default().push(pair);
     }
     let taus: Vec<(f64, f64)> = questions
         .values()
@@ -338,7 +345,8 @@ impl Comparison {
                 name,
                 quantity,
                 errors: errors(&pairs).unwrap_or(none),
-                kendall_tau: tau_by_question(rows),
+                kendall_tau: tau_by_question(rows.iter().map(|r| (r.question.as_str(), (r.predicted, r.measured)))),
+                noise: repeats(rows),
                 left_out,
             }
         };

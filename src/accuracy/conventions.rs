@@ -150,6 +150,28 @@ fn host(framework: &str) -> f64 {
     }
 }
 
+/// Reserved over allocated memory where nothing reins in fragmentation. Of Nanotron's runs the safe share then refuses 446 that
+/// crashed or (up to 128 devices) ran 1.4 times as long as their price and more, and 30 that ran well, and lets pass 101 and
+/// 1,030; factors from 1.16 to 1.28 separate them nearly alike (2026-11).
+const FRAGMENTED: f64 = 1.25;
+
+/// Seconds of the host for a layer's forward pass and each tensor-parallel rank, where a pipeline leaves the node: 10, 15, 25 and
+/// 50 ms a layer, micro-batch and both passes with 2, 4, 8 and 16 ways, whatever the width and the micro-batch, as long as
+/// the device is not slower than that; 5 ms within one node (Nanotron's sweep of 1B, 8B and 80B; read off in 2026-11).
+const HOST_TENSOR: f64 = 0.8e-3;
+
+/// Seconds until the next stage has a boundary tensor, on jobs of [`slow_hops`]: 217 of their 218 pipelined runs take 0.5 s more
+/// for each tensor that a stage receives, whatever the model, the cuts and the micro-batch (Nanotron's sweep, read off in
+/// 2026-11). Its receiver reads the tensor's shape back from the device number by number (huggingface/nanotron@3024b46
+/// `pipeline_parallel/p2p.py`, `_recv_meta`); why each read should wait so long there and not elsewhere is not known.
+const SLOW_HOP: f64 = 0.55;
+
+/// More than 256 devices, or tensor groups over more than two nodes. (Of the other pipelined runs 68 of 146 on 256 devices do the
+/// same, 41 of 374 on 32 to 128, and nothing in the table tells them apart.)
+fn slow_hops(row: &Row) -> bool {
+    row.count("gpu_count").is_some_and(|n| n > 256) || row.count("tp").is_some_and(|n| n > 16)
+}
+
 /// Measured over predicted time and memory, 10 % and 90 % quantiles, of the framework's published runs (2026-11).
 fn spread(framework: &str) -> ([f64; 2], [f64; 2]) {
     let usual = Software::default();
@@ -157,9 +179,9 @@ fn spread(framework: &str) -> ([f64; 2], [f64; 2]) {
         "llm-foundry" => ([0.935, 1.154], usual.memory_spread),
         "nemo" => ([0.910, 1.128], usual.memory_spread),
         "megatron-bridge" => ([0.932, 1.602], [0.828, 0.995]),
-        "megatron-deepspeed" => ([0.887, 1.142], [1.000, 1.185]),
+        "megatron-deepspeed" => ([0.887, 1.142], [0.984, 1.106]),
         "megatron-lm" => ([1.001, 1.098], [0.983, 1.025]),
-        "nanotron" => ([0.745, 4.5], [0.898, 1.290]),
+        "nanotron" => ([0.875, 2.325], [0.896, 1.285]),
         _ => (usual.time_spread, usual.memory_spread),
     }
 }
@@ -243,10 +265,11 @@ fn software(framework: &str, row: &Row, flags: &str, half: bool) -> Software {
         backward_overlap: !apart,
         // Graphs are issued whole; about a third of the kernels stay outside (attention, dispatch).
         host_s: host(framework) * if graphs { 0.35 } else { 1.0 },
-        allocator: if framework == "nanotron" { 1.10 } else { Software::default().allocator },
+        allocator: if framework == "nanotron" { FRAGMENTED } else { Software::default().allocator },
         time_spread: spread(framework).0,
         memory_spread: spread(framework).1,
-        host_tensor_s: if framework == "nanotron" { 1.05e-3 } else { 0.0 },
+        host_tensor_s: if framework == "nanotron" { HOST_TENSOR } else { 0.0 },
+        hop_s: if framework == "nanotron" && slow_hops(row) { SLOW_HOP } else { 0.0 },
         workspace: match framework {
             // What its figures hold beyond states and activations.
             "nanotron" => 0.3e9,
@@ -255,6 +278,9 @@ fn software(framework: &str, row: &Row, flags: &str, half: bool) -> Software {
             _ => 0.0,
         },
         extra_optimizer: if half { 4.0 } else { 0.0 },
+        // Its optimizer for bf16 adds them to an fp32 buffer behind the backward pass, and drops them before the next one
+        // (microsoft/DeepSpeed@06e39a5 `runtime/bf16_optimizer.py`, `backward`).
+        narrow_gradients: if framework == "megatron-deepspeed" && !half { 2.0 } else { 0.0 },
         tensor_overlap: tensor,
         data_overlap: data,
         ..Software::default()

@@ -30,6 +30,10 @@ const FEWEST: usize = 6;
 const LIMITS: [f64; 2] = [0.05, 40.0];
 /// Where the host's time for a layer starts, seconds (see `conventions`: what a framework takes that is not known).
 const HOST: f64 = 0.8e-3;
+/// Where the host's time for a layer and a tensor-parallel rank beside a pipeline starts, seconds: a few launches.
+const HOST_TENSOR: f64 = 50e-6;
+/// Where the time to hand a boundary tensor over starts, seconds, on the runs whose conventions have one.
+const HOP: f64 = 50e-3;
 /// Where work areas inside the allocator start, bytes: those of cuBLAS on two streams, 32 MiB each (its default on Hopper).
 const WORKSPACE: f64 = 64e6;
 /// Where buffers of weight gradients start, bytes per parameter of a layer.
@@ -42,7 +46,7 @@ enum Scalar {
     Framework(fn(&mut Software, f64)),
 }
 
-/// Scalars of times: three of a device, three of a framework.
+/// Scalars of times: three of a device, five of a framework.
 static OF_TIME: &[(&str, Scalar)] = &[
     ("gemm", Scalar::Device(|d, f| scale(&mut [&mut d.gemm.plateau, &mut d.grouped_gemm.plateau], f))),
     ("attention", Scalar::Device(|d, f| scale(&mut [&mut d.attention.plateau], f))),
@@ -50,6 +54,8 @@ static OF_TIME: &[(&str, Scalar)] = &[
     ("gemm", Scalar::Framework(|s, f| s.gemm *= f)),
     ("elementwise", Scalar::Framework(|s, f| s.elementwise *= f)),
     ("host", Scalar::Framework(|s, f| s.host_s *= f)),
+    ("tensor ranks", Scalar::Framework(|s, f| s.host_tensor_s *= f)),
+    ("hops", Scalar::Framework(|s, f| s.hop_s *= f)),
 ];
 
 /// Scalars of memory: four of a framework.
@@ -111,7 +117,7 @@ fn predicted(case: &Case, quantity: Quantity) -> Option<f64> {
 }
 
 /// The run as it stands before any fit: plateaus of an unknown device, a neutral framework, links of the usual kinds.
-fn untouched(mut case: Case) -> Case {
+fn untouched(mut case: Case, hands_over: bool) -> Case {
     let device = &mut case.pool.device;
     let other = &curves::OTHER;
     (device.gemm.plateau, device.grouped_gemm.plateau) = (other.gemm, other.grouped);
@@ -122,6 +128,8 @@ fn untouched(mut case: Case) -> Case {
     }
     let software = &mut case.cost.software;
     software.host_s = HOST;
+    software.host_tensor_s = HOST_TENSOR;
+    software.hop_s = if hands_over { HOP } else { 0.0 };
     software.workspace = WORKSPACE;
     (software.gradient_buffers, software.head_buffers) = (BUFFERS, BUFFERS);
     case
@@ -131,7 +139,7 @@ fn read(row: &Row, quantity: Quantity) -> Option<Run> {
     let fitted = Case::with(row, Constants::Fitted).ok().filter(|case| !case.crashed)?;
     let measured = figure(&fitted, quantity)?;
     let usual = predicted(&fitted, quantity)?;
-    let case = untouched(Case::with(row, Constants::Neutral).ok()?);
+    let case = untouched(Case::with(row, Constants::Neutral).ok()?, fitted.cost.software.hop_s > 0.0);
     Some(Run { case, measured, usual })
 }
 

@@ -53,7 +53,7 @@ pub(super) struct Args {
     /// Fit the constants anew without each source, and predict it as if never seen (takes minutes)
     #[arg(long, conflicts_with = "neutral")]
     held_out: bool,
-    /// List every row with its prediction (with --json)
+    /// List every row with its prediction, of memory also how full the devices of crashed runs were (with --json)
     #[arg(long)]
     rows: bool,
 }
@@ -92,6 +92,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
     }
     if args.rows {
         document["rows"] = json!(comparison.rows);
+        document["fullness"] = json!(comparison.full);
         document["left_out"] = json!(
             comparison
                 .left_out

@@ -125,7 +125,7 @@ impl<'a> Pricer<'a> {
             job,
             kernels: Kernels::new(&pool.device, job.precision, &options),
             network: Network::new(pool, options.nic_sharing),
-            per: StateBytes::of(job).with_optimizer(options.software.extra_optimizer),
+            per: StateBytes::under(job, &options.software),
             options,
             memory_bandwidth: pool.device.memory_bandwidth.0,
             layers: Vec::new(),
@@ -155,7 +155,8 @@ impl<'a> Pricer<'a> {
     /// Time in which the host issues the forward pass of `part`.
     fn host(&self, part: &PartClass, strategy: &LayerStrategy, mesh: Mesh) -> Seconds {
         let software = self.software();
-        let waits = mesh.pipeline > 1 && strategy.tp > 1;
+        let spans_nodes = mesh.stage_devices * u64::from(mesh.pipeline) > self.network.innermost();
+        let waits = mesh.pipeline > 1 && strategy.tp > 1 && spans_nodes;
         match part.kind {
             PartKind::Layer | PartKind::Mtp => {
                 let issue = software.host_s * if part.routes() { self.options.figures.routed_host } else { 1.0 };
@@ -213,7 +214,8 @@ impl<'a> Pricer<'a> {
         let from = (stage + pipeline - 1) % pipeline * n;
         // Back to the first stage is as far as the whole pipeline but one stage.
         let distance = if stage == 0 { n * (pipeline - 1) } else { n };
-        self.network.shift(Bytes(values * self.kernels.element), from.min(stage * n), distance, n)
+        let handover = Seconds(self.software().hop_s);
+        handover + self.network.shift(Bytes(values * self.kernels.element), from.min(stage * n), distance, n)
     }
 
     /// Samples of one micro-batch that a rank sees: `global_batch / (micro_batches * dp)`.

@@ -80,6 +80,8 @@ pub struct Software {
     pub expert_copies: f64,
     /// Bytes of optimizer state per parameter beside moments and master weights.
     pub extra_optimizer: f64,
+    /// Bytes of gradients per parameter in the weights' format that a step keeps beside the accumulated ones.
+    pub narrow_gradients: f64,
     /// What is kept for the backward pass, over the tensors that the operators need: eager programs keep intermediate ones.
     pub activations: f64,
     /// Fraction of the device's plateau that matrix products reach.
@@ -90,8 +92,12 @@ pub struct Software {
     pub elementwise: f64,
     /// Time in which the host issues the forward pass of a layer; the backward pass takes twice as long.
     pub host_s: f64,
-    /// The same for every tensor-parallel rank, where boundary tensors are passed on between its collectives.
+    /// The same for every tensor-parallel rank, where boundary tensors are passed on between its collectives, over links of
+    /// nodes: within a node no run shows it.
     pub host_tensor_s: f64,
+    /// Time to hand a boundary tensor from stage to stage beside what the network takes: eager programs read its shape back
+    /// from the device, number by number, before they receive it.
+    pub hop_s: f64,
     /// Gathers and scatters of tensor parallelism overlap with products.
     pub tensor_overlap: bool,
     /// In the backward pass they do in any case: the gather behind the input gradient, the scatter behind the weight gradient.
@@ -119,12 +125,14 @@ impl Default for Software {
             allocator: super::options::ALLOCATOR_FACTOR,
             expert_copies: 0.0,
             extra_optimizer: 0.0,
+            narrow_gradients: 0.0,
             activations: 1.0,
             gemm: 1.0,
             attention: 1.0,
             elementwise: 1.0,
             host_s: 0.0,
             host_tensor_s: 0.0,
+            hop_s: 0.0,
             tensor_overlap: true,
             backward_overlap: true,
             // 589 tuned runs and 475 exact peaks of eight sources, those of parameter sweeps left out (2026-11).
@@ -146,6 +154,7 @@ impl Software {
             elementwise: usual.elementwise,
             host_s: usual.host_s,
             host_tensor_s: usual.host_tensor_s,
+            hop_s: usual.hop_s,
             workspace: usual.workspace,
             gradient_buffers: usual.gradient_buffers,
             head_buffers: usual.head_buffers,

@@ -4,6 +4,7 @@
 //! with 2-byte gradients 2 + 2 + 12 (Rajbhandari 2020, ZeRO, section 3.1; Megatron-LM docs `dist_optimizer.md`).
 //! ZeRO 1, 2, 3 cut the optimizer, then gradients, then weights over the data-parallel group (ibid., section 5).
 
+use super::software::Software;
 use crate::job::{Job, Optimizer, Precision};
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
@@ -26,9 +27,14 @@ impl StateBytes {
         self.weights + self.gradients + self.optimizer
     }
 
-    /// The same with `bytes` more of optimizer state.
-    pub fn with_optimizer(self, bytes: f64) -> Self {
-        Self { optimizer: self.optimizer + bytes, ..self }
+    /// What the job keeps per parameter, and what the framework adds.
+    pub fn under(job: &Job, software: &Software) -> Self {
+        let own = Self::of(job);
+        Self {
+            gradients: own.gradients + software.narrow_gradients,
+            optimizer: own.optimizer + software.extra_optimizer,
+            ..own
+        }
     }
 
     /// What the job keeps per parameter.

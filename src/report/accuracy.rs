@@ -3,7 +3,7 @@
 use super::table::paragraph;
 use super::{Align, Style, Table, percent};
 use crate::accuracy::held_out::{HeldOut, SEEN};
-use crate::accuracy::{Quantity, Set};
+use crate::accuracy::{Quantity, Repeats, Set};
 use std::fmt::Write;
 
 /// The whole report.
@@ -22,6 +22,7 @@ pub fn accuracy(sets: &[Set], style: Style) -> String {
         ("worst", Align::Right),
         ("bias", Align::Right),
         ("tau", Align::Right),
+        ("noise", Align::Right),
         ("inside", Align::Right),
         ("20 seen", Align::Right),
         ("auc", Align::Right),
@@ -39,6 +40,7 @@ pub fn accuracy(sets: &[Set], style: Style) -> String {
             shown(e.worst),
             shown(e.bias),
             set.kendall_tau.map(|t| format!("{t:.2}")).unwrap_or_default(),
+            set.noise.map(noise).unwrap_or_default(),
             set.coverage.map(percent).unwrap_or_default(),
             set.calibrated.map(|c| percent(c.errors.mape)).unwrap_or_default(),
             set.crash_auc.map(|a| format!("{a:.2}")).unwrap_or_default(),
@@ -48,7 +50,7 @@ pub fn accuracy(sets: &[Set], style: Style) -> String {
     out.push_str(&table.render(style));
     out.push_str(&paragraph(
         "  ",
-        "inside: share of measurements within the p10 to p90 of their predictions; 20 seen: mean error of the other rows when \
+        "noise: mean error, rows and tau of predicting the median of runs that are priced alike, which no price can beat; inside: share of measurements within the p10 to p90 of their predictions; 20 seen: mean error of the other rows when \
          half of a set, at most 20, scales its prices; auc: crashes told from runs by their price above half of the device",
     ));
     if let Some(all) = sets.first().filter(|s| !s.left_out.is_empty()) {
@@ -60,6 +62,11 @@ pub fn accuracy(sets: &[Set], style: Style) -> String {
         }
     }
     out
+}
+
+fn noise(noise: Repeats) -> String {
+    let tau = noise.kendall_tau.map(|t| format!(", {t:.2}")).unwrap_or_default();
+    format!("{} of {}{tau}", percent(noise.mape), noise.rows)
 }
 
 /// Sources as if no constant had seen them; nothing where that was not asked for.

@@ -15,14 +15,14 @@ pub fn accuracy_html(sets: &[Set], comparison: &Comparison) -> String {
          body{font:14px sans-serif;margin:2em}td,th{padding:2px 10px;text-align:right}\
          td:first-child{text-align:left}</style></head><body>\n<h1>Predicted against measured</h1>\n<table>\n\
          <tr><th>set</th><th>rows</th><th>mean</th><th>median</th><th>95 %</th><th>worst</th><th>bias</th>\
-         <th>tau</th><th>inside p10-p90</th><th>left out</th></tr>\n",
+         <th>tau</th><th>noise</th><th>tau of noise</th><th>inside p10-p90</th><th>left out</th></tr>\n",
     );
     for set in sets {
         let e = &set.errors;
         let optional = |x: Option<f64>| x.map(|x| format!("{x:.2}")).unwrap_or_default();
         let _ = writeln!(
             page,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
             escaped(&set.name),
             e.rows,
             percent(e.mape),
@@ -31,6 +31,8 @@ pub fn accuracy_html(sets: &[Set], comparison: &Comparison) -> String {
             percent(e.worst),
             percent(e.bias),
             optional(set.kendall_tau),
+            set.noise.map(|n| percent(n.mape)).unwrap_or_default(),
+            optional(set.noise.and_then(|n| n.kendall_tau)),
             optional(set.coverage),
             set.left_out.values().sum::<usize>()
         );

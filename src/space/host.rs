@@ -27,7 +27,7 @@ pub struct HostMemory {
 /// A question without a pool.
 pub fn host(checked: &mut Checked, duties: &Duties, inputs: &Inputs) -> Result<HostMemory, PlanError> {
     let pool = inputs.pool()?;
-    let per = StateBytes::of(&inputs.job).with_optimizer(inputs.cost.software.extra_optimizer);
+    let per = StateBytes::under(&inputs.job, &inputs.cost.software);
     let ranks = pool.devices_per_node.min(checked.plan.devices).max(1) as f64;
     let tensor = checked.plan.chunks.iter().flat_map(|c| c.parts()).map(|(_, s)| s.tp).max().unwrap_or(1);
     let parameters = inputs.model.parameters_total() as f64
