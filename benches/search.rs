@@ -1,4 +1,5 @@
-//! What backends add to an evaluation, how evaluations scale over threads, and what two backends save by sharing a cache.
+//! What backends add to an evaluation (timed as a whole, less what the problem's own functions take as often as they are called),
+//! how evaluations scale over threads, and what two backends save by sharing a cache.
 //!
 //! `cargo bench --bench search`. Prints tables; nothing is asserted, as clocks are the machine's.
 
@@ -13,6 +14,10 @@ use espalier::search::problems::{ChainShape, LayerChain};
 use espalier::search::random::Random;
 use espalier::search::run::{Request, solve};
 use espalier::search::score::Score;
+use espalier::search::stream::Stream;
+use rayon::prelude::*;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A chain whose evaluations take at least `work`.
@@ -68,6 +73,133 @@ impl Problem for Slow {
     }
 }
 
+/// Counts what a problem is asked.
+struct Asked {
+    chain: LayerChain,
+    times: [AtomicU64; 9],
+}
+
+impl Asked {
+    fn new(chain: LayerChain) -> Self {
+        Self { chain, times: Default::default() }
+    }
+
+    fn count(&self, what: usize) -> &LayerChain {
+        self.times[what].fetch_add(1, Ordering::Relaxed);
+        &self.chain
+    }
+}
+
+impl Problem for Asked {
+    type State = <LayerChain as Problem>::State;
+    type Solution = <LayerChain as Problem>::Solution;
+
+    fn root(&self) -> Self::State {
+        self.chain.root()
+    }
+    fn node(&self, s: &Self::State) -> Node {
+        self.count(0).node(s)
+    }
+    fn allele(&self, s: &Self::State, option: u32) -> Allele {
+        self.count(1).allele(s, option)
+    }
+    fn nearest(&self, s: &Self::State, wanted: Allele) -> u32 {
+        self.count(2).nearest(s, wanted)
+    }
+    fn prior(&self, s: &Self::State, out: &mut [f32]) {
+        self.count(3).prior(s, out);
+    }
+    fn push(&self, s: &mut Self::State, option: u32) {
+        self.count(4).push(s, option);
+    }
+    fn pop(&self, s: &mut Self::State) {
+        self.chain.pop(s);
+    }
+    fn bound(&self, s: &Self::State) -> Bound {
+        self.count(5).bound(s)
+    }
+    fn solution(&self, s: &Self::State) -> Self::Solution {
+        self.count(6).solution(s)
+    }
+    fn key(&self, x: &Self::Solution) -> Key128 {
+        self.count(7).key(x)
+    }
+    fn score(&self, x: &Self::Solution, fidelity: Fidelity) -> Score {
+        self.count(8).score(x, fidelity)
+    }
+    fn moves(&self) -> Option<&dyn Moves<Solution = Self::Solution>> {
+        self.chain.moves()
+    }
+}
+
+/// Nanoseconds of `work` with each number below `count`, the least of several rounds.
+fn nanoseconds(count: usize, mut work: impl FnMut(usize)) -> f64 {
+    let rounds = (0..30).map(|_| {
+        let begun = Instant::now();
+        (0..count).for_each(&mut work);
+        begun.elapsed().as_secs_f64() * 1e9 / count as f64
+    });
+    rounds.fold(f64::INFINITY, f64::min)
+}
+
+/// Nanoseconds of each question that [`Asked`] counts (a push with its pop), on average over prefixes of paths by chance.
+fn costs(chain: &LayerChain) -> [f64; 9] {
+    let (mut prefixes, mut ends) = (Vec::new(), Vec::new());
+    for seed in 0..64 {
+        let (mut stream, mut state) = (Stream::new(seed, 0, 0, 0), chain.root());
+        while let Node::Choose { options, .. } = chain.node(&state) {
+            prefixes.push(state.clone());
+            chain.push(&mut state, stream.index(options as usize) as u32);
+        }
+        ends.push(state);
+    }
+    let solutions: Vec<_> = ends.iter().map(|end| chain.solution(end)).collect();
+    let (n, e) = (prefixes.len(), ends.len());
+    let mut weights = [0.0f32; 64];
+    let mut owned = prefixes.clone();
+    let width = |i: usize| match chain.node(&prefixes[i]) {
+        Node::Choose { options, .. } => options as usize,
+        _ => 0,
+    };
+    let widths: Vec<usize> = (0..n).map(width).collect();
+    let push = |i: usize| {
+        let state = &mut owned[i];
+        chain.push(state, 0);
+        chain.pop(black_box(state));
+    };
+    [
+        nanoseconds(n, |i| _ = black_box(chain.node(&prefixes[i]))),
+        nanoseconds(n, |i| _ = black_box(chain.allele(&prefixes[i], 0))),
+        nanoseconds(n, |i| _ = black_box(chain.nearest(&prefixes[i], 3))),
+        nanoseconds(n, |i| chain.prior(&prefixes[i], black_box(&mut weights[..widths[i]]))),
+        nanoseconds(n, push),
+        nanoseconds(n, |i| _ = black_box(chain.bound(&prefixes[i]))),
+        nanoseconds(e, |i| _ = black_box(chain.solution(&ends[i]))),
+        nanoseconds(e, |i| _ = black_box(chain.key(&solutions[i]))),
+        nanoseconds(e, |i| _ = black_box(chain.score(&solutions[i], Fidelity::Exact))),
+    ]
+}
+
+/// Microseconds per evaluation: all, the evaluation itself, what else the problem is asked (walks, bounds, priors, keys), and the
+/// rest, which is the engine's.
+fn overhead(items: usize, segments: usize, evaluations: u64) {
+    let problem = chain(items, segments);
+    let costs = costs(&problem);
+    println!("{items} layers: {:.2} us for the price of a plan", costs[8] * 1e-3);
+    println!("{:16} {:>8} {:>8} {:>8} {:>8}", "", "in all", "price", "problem", "engine");
+    for (name, backend) in backends::<LayerChain>() {
+        let all = seconds(&problem, &*backend, evaluations) * 1e6;
+        let asked = Asked::new(problem.clone());
+        let (_, backend) = backends::<Asked>().into_iter().find(|(other, _)| *other == name).unwrap();
+        let outcome = solve(&asked, &*backend, Request::new(1, Budget::evaluations(evaluations))).unwrap();
+        let times = asked.times.iter().map(|times| times.load(Ordering::Relaxed) as f64);
+        let each: Vec<f64> = times.zip(costs).map(|(times, cost)| times * cost * 1e-3).collect();
+        let per = |sum: f64| sum / outcome.counters.evaluations as f64;
+        let (price, asked) = (per(each[8]), per(each[..8].iter().sum()));
+        println!("{name:16} {all:8.2} {price:8.2} {asked:8.2} {:8.2}", all - price - asked);
+    }
+}
+
 fn chain(items: usize, segments: usize) -> LayerChain {
     LayerChain::random(ChainShape { items, options: 8, segments, rounds: 8, tightness: 0.4 }, 1)
 }
@@ -80,30 +212,46 @@ fn seconds<P: Problem>(problem: &P, backend: &dyn Backend<P>, evaluations: u64) 
     times.fold(f64::INFINITY, f64::min)
 }
 
-fn backends<P: Problem>() -> [(&'static str, Box<dyn Backend<P>>); 4] {
+/// Seconds per evaluation where there is nothing but evaluations, all of them known beforehand: what two threads are worth on this
+/// machine at this moment.
+fn alone(pool: &rayon::ThreadPool, micros: u64) -> f64 {
+    let problem = Slow { chain: chain(24, 2), work: Duration::from_micros(micros) };
+    let mut sampler = problem.root();
+    while let Node::Choose { .. } = problem.node(&sampler) {
+        problem.push(&mut sampler, 0);
+    }
+    let plans = vec![problem.solution(&sampler); (400_000 / micros) as usize];
+    let times = (0..3).map(|_| {
+        let begun = Instant::now();
+        pool.install(|| plans.par_iter().for_each(|plan| _ = black_box(problem.score(plan, Fidelity::Exact))));
+        begun.elapsed().as_secs_f64() / plans.len() as f64
+    });
+    times.fold(f64::INFINITY, f64::min)
+}
+
+fn backends<P: Problem>() -> [(&'static str, Box<dyn Backend<P>>); 6] {
     [
         ("random", Box::new(Random::default())),
         ("anneal", Box::new(Anneal::default())),
         ("genetic", Box::new(Genetic::default())),
+        ("genetic.plain", Box::new(Genetic { drafts: 1, ..Genetic::default() })),
         ("mcts", Box::new(Mcts::default())),
+        ("mcts.plain", Box::new(Mcts { drafts: 1, polish: 0.0, ..Mcts::default() })),
     ]
 }
 
 fn main() {
-    println!(
-        "microseconds per evaluation in all, of 24 layers, and of 4 layers (the engine is most of it), one thread"
-    );
+    println!("microseconds per evaluation, one thread");
     let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-    for (name, backend) in backends::<LayerChain>() {
-        let [long, short] = [(24, 2), (4, 1)].map(|(items, segments)| {
-            let problem = chain(items, segments);
-            one.install(|| seconds(&problem, &*backend, if items > 4 { 20_000 } else { 2_000 })) * 1e6
-        });
-        println!("{name:10} {long:8.2} {short:8.2}");
-    }
+    one.install(|| {
+        overhead(24, 2, 20_000);
+        overhead(24, 2, 200_000);
+    });
 
     println!("\nevaluations per second of two threads over those of one, by microseconds of an evaluation");
     let two = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+    let control = [20, 200, 1_000].map(|micros| alone(&one, micros) / alone(&two, micros));
+    println!("{:16} 20: {:.2}   200: {:.2}   1000: {:.2}", "(no engine)", control[0], control[1], control[2]);
     for (name, backend) in backends::<Slow>() {
         let ratios = [20, 200, 1_000].map(|micros| {
             let problem = Slow { chain: chain(24, 2), work: Duration::from_micros(micros) };
@@ -111,7 +259,7 @@ fn main() {
             let of = |pool: &rayon::ThreadPool| pool.install(|| seconds(&problem, &*backend, evaluations));
             of(&one) / of(&two)
         });
-        println!("{name:10} 20: {:.2}   200: {:.2}   1000: {:.2}", ratios[0], ratios[1], ratios[2]);
+        println!("{name:16} 20: {:.2}   200: {:.2}   1000: {:.2}", ratios[0], ratios[1], ratios[2]);
     }
 
     println!("\nevaluations that genetic search takes from the cache that tree search has filled, of 5 000, by layers");

@@ -589,6 +589,9 @@ fn a_program_outside_that_fails_ends_the_search_in_words() {
     let failing = [
         ("exit.sh", "echo out of tokens >&2\nexit 3\n", "exit status: 3): out of tokens"),
         ("late.sh", "exec sleep 20\n", "no answer within 0.3 s"),
+        ("empty.sh", "echo hm >&2\necho\nexec sleep 20\n", "still running after 0.3 s): hm"),
+        ("closed.sh", "exec sleep 20 >&-\n", "still running after 0.3 s"),
+        ("left.sh", "echo\nsleep 20 >&2 &\nexit 3\n", "exit status: 3"),
         ("other.sh", "echo sure, here is a plan\n", "answered `sure, here is a plan`"),
         ("more.sh", "echo '{\"paths\": [], \"why\": 1}'\n", "unknown field `why`"),
     ];

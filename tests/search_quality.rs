@@ -117,12 +117,12 @@ fn extreme_parameters_are_survived() {
         &genetic(0, 0, 0),
         &genetic(1, 2, 1),
         &genetic(2, 2, 100),
-        &Genetic { migration: 0, elite: 1_000, offspring: 0, local: 7.0, patience: 0, ..Genetic::default() },
-        &Mcts { batch: 0, patience: 1, ..Mcts::default() },
+        &Genetic { migration: 0, elite: 1_000, offspring: 0, local: 7.0, patience: 0, drafts: 0, ..Genetic::default() },
+        &Mcts { batch: 0, patience: 1, polish: 7.0, ..Mcts::default() },
         &Mcts { c: f64::NAN, ..Mcts::default() },
-        &Mcts { c: f64::INFINITY, noise: f32::NAN, ..Mcts::default() },
-        &Mcts { c: 0.0, mix: 1.0, batch: 500, ..Mcts::default() },
-        &espalier::search::anneal::Anneal { chains: 0, hot: 0.0, cold: 0.0, reset: 7.0, exchange: -1.0 },
+        &Mcts { c: f64::INFINITY, noise: f32::NAN, polish: f64::NAN, ..Mcts::default() },
+        &Mcts { c: 0.0, mix: 1.0, batch: 500, polish: 7.0, drafts: 0, ..Mcts::default() },
+        &espalier::search::anneal::Anneal { chains: 0, proposals: 0, hot: 0.0, cold: 0.0, reset: 7.0, exchange: -1.0 },
     ];
     for backend in all {
         let outcome = solve(&Erased::new(&problem), backend, Request::new(1, Budget::evaluations(500))).unwrap();

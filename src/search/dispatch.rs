@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 /// Batches that take less than this in all are not worth waking another thread for (one rayon dispatch: about 5 us).
-const WORTH_SHARING_S: f64 = 30e-6;
+pub(super) const WORTH_SHARING_S: f64 = 30e-6;
 
 /// One evaluation that took place.
 pub(super) struct Evaluated {

@@ -9,6 +9,7 @@ use super::budget::{Budget, Interrupt, Stop};
 use super::checkpoint::Checkpoint;
 use super::dispatch::{self, Evaluated};
 use super::front::{self, Compromise};
+use super::genome::Genome;
 use super::outcome::{Counters, Observer, Outcome, Progress, gap};
 use super::problem::{Bound, Fidelity, Key128, Problem};
 use super::score::Score;
@@ -43,8 +44,8 @@ pub struct Candidate<S> {
 
 /// What surrounds a search.
 pub struct Setup<'a> {
-    /// The cache, possibly shared and warm.
-    pub cache: &'a Cache<Score>,
+    /// A cache to share, possibly warm: what this search alone has asked for it knows anyway.
+    pub cache: Option<&'a Cache<Score>>,
     /// How exactly to evaluate while searching.
     pub fidelity: Fidelity,
     /// The limits.
@@ -55,6 +56,20 @@ pub struct Setup<'a> {
     pub observer: Option<&'a mut dyn Observer>,
     /// How many of the best solutions are kept.
     pub archive: usize,
+}
+
+/// What a search has asked for.
+#[derive(Clone, Copy)]
+pub struct Record<'r> {
+    ledger: &'r Scores,
+    fidelity: Fidelity,
+}
+
+impl Record<'_> {
+    /// The score of a solution that was asked for.
+    pub fn seen(&self, key: Key128) -> Option<Score> {
+        self.ledger.get(&slot(key, self.fidelity)).copied()
+    }
 }
 
 struct Saving {
@@ -152,9 +167,19 @@ impl<'a, P: Problem> Evaluator<'a, P> {
         Candidate { key: self.problem.key(&solution), solution, path: path.map(Into::into) }
     }
 
+    /// A candidate for the solution with this key that `genome` leads to.
+    pub fn bred(&self, solution: P::Solution, key: Key128, genome: &Genome) -> Candidate<P::Solution> {
+        Candidate { key, solution, path: Some(genome.genes().iter().map(|gene| gene.option).collect()) }
+    }
+
     /// The score of a solution that this search has asked for before.
     pub fn seen(&self, key: Key128) -> Option<Score> {
-        self.ledger.get(&slot(key, self.setup.fidelity)).copied()
+        self.record().seen(key)
+    }
+
+    /// What this search has asked for before, to be taken into worker threads.
+    pub fn record(&self) -> Record<'_> {
+        Record { ledger: &self.ledger, fidelity: self.setup.fidelity }
     }
 
     /// Prices `candidates`, in order. Stops within the batch when a limit is met; what was priced until then counts.
@@ -222,8 +247,10 @@ impl<'a, P: Problem> Evaluator<'a, P> {
     }
 
     fn price(&mut self, slots: &[u128], solutions: &[&P::Solution], fidelity: Fidelity) -> Vec<Option<Score>> {
-        let mut scores: Vec<Option<Score>> =
-            slots.iter().map(|slot| self.known.remove(slot).or_else(|| self.setup.cache.get(*slot))).collect();
+        let mut scores: Vec<Option<Score>> = slots
+            .iter()
+            .map(|slot| self.known.remove(slot).or_else(|| self.setup.cache.and_then(|cache| cache.get(*slot))))
+            .collect();
         let unknown: Vec<usize> = (0..slots.len()).filter(|i| scores[*i].is_none()).collect();
         self.counters.cache_hits += (slots.len() - unknown.len()) as u64;
         if unknown.is_empty() {
@@ -245,7 +272,9 @@ impl<'a, P: Problem> Evaluator<'a, P> {
             if self.failure.is_none() {
                 self.failure = panic;
             }
-            self.setup.cache.insert(slots[i], score);
+            if let Some(cache) = self.setup.cache {
+                cache.insert(slots[i], score);
+            }
             scores[i] = Some(score);
         }
         scores
@@ -261,7 +290,7 @@ impl<'a, P: Problem> Evaluator<'a, P> {
             self.improved = self.counters.evaluations;
             self.stage.improved = self.counters.evaluations;
             if self.setup.fidelity == Fidelity::Exact {
-                self.record(score, key);
+                self.improve(score, key);
             }
         }
         improves
@@ -286,12 +315,12 @@ impl<'a, P: Problem> Evaluator<'a, P> {
             self.counters.promotions += 1;
             let key = entry.key;
             if score != Score::Failed && self.exact.offer(Entry { score, ..entry }) {
-                self.record(score, key);
+                self.improve(score, key);
             }
         }
     }
 
-    fn record(&mut self, score: Score, key: Key128) {
+    fn improve(&mut self, score: Score, key: Key128) {
         let Counters { evaluations, requests, .. } = self.counters;
         let clocks = self.clocks();
         self.trace.record(Improvement { evaluations, requests, score, key }, clocks);

@@ -2,33 +2,40 @@
 
 use super::problem::{Allele, Node, Problem, Slot};
 use super::stream::Stream;
+pub use super::walk::Gene;
 use super::walk::{Decision, End, PriorSampler, Walk};
 
-/// One decision of a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Gene {
-    /// What it is about.
-    pub slot: Slot,
-    /// What was decided.
-    pub allele: Allele,
-    /// The option taken.
-    pub option: u32,
-    /// How many options there were.
-    pub options: u32,
-}
-
 /// The decisions of a complete path in order.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Genome {
     genes: Vec<Gene>,
+    /// Whether every prefix of the path may lead to something feasible, as far as was known on the way.
+    sound: bool,
+    /// Genes by their slots; empty where the path decides slots in their order.
     by_slot: Vec<u32>,
 }
 
+impl PartialEq for Genome {
+    fn eq(&self, other: &Self) -> bool {
+        self.genes == other.genes
+    }
+}
+
+impl Eq for Genome {}
+
 impl Genome {
-    fn new(genes: Vec<Gene>) -> Self {
+    /// The genome of these decisions.
+    pub fn new(genes: Vec<Gene>) -> Self {
+        Self::made(genes, false)
+    }
+
+    fn made(genes: Vec<Gene>, sound: bool) -> Self {
+        if genes.is_sorted_by_key(|gene| gene.slot) {
+            return Self { genes, sound, by_slot: Vec::new() };
+        }
         let mut by_slot: Vec<u32> = (0..genes.len() as u32).collect();
         by_slot.sort_by_key(|i| genes[*i as usize].slot);
-        Self { genes, by_slot }
+        Self { genes, sound, by_slot }
     }
 
     /// The decisions.
@@ -46,8 +53,15 @@ impl Genome {
         if self.genes.get(hint).is_some_and(|gene| gene.slot == slot) {
             return Some(hint);
         }
-        let at = self.by_slot.partition_point(|i| self.genes[*i as usize].slot < slot);
-        let found = *self.by_slot.get(at)? as usize;
+        let found = if self.by_slot.is_empty() {
+            self.genes.partition_point(|gene| gene.slot < slot)
+        } else {
+            let at = self.by_slot.partition_point(|i| self.genes[*i as usize].slot < slot);
+            *self.by_slot.get(at)? as usize
+        };
+        if found == self.genes.len() {
+            return None;
+        }
         (self.genes[found].slot == slot).then_some(found)
     }
 }
@@ -74,6 +88,12 @@ pub struct Decoder<'p, P: Problem> {
     priors: PriorSampler,
 }
 
+impl<P: Problem> Clone for Decoder<'_, P> {
+    fn clone(&self) -> Self {
+        Self { problem: self.problem, walk: self.walk.clone(), priors: self.priors.clone() }
+    }
+}
+
 impl<'p, P: Problem> Decoder<'p, P> {
     /// A decoder for `problem`.
     pub fn new(problem: &'p P) -> Self {
@@ -84,11 +104,34 @@ impl<'p, P: Problem> Decoder<'p, P> {
     pub fn decode(
         &mut self,
         stream: &mut Stream,
-        mut wish: impl FnMut(&Decision<'_, P>, &mut Stream) -> Wish,
+        wish: impl FnMut(&Decision<'_, P>, &mut Stream) -> Wish,
     ) -> Result<(Genome, P::Solution), f64> {
         self.walk.back_to(0);
+        self.complete(stream, wish)
+    }
+
+    /// As [`Decoder::decode`] where `wish` wants the first decisions as they are in a genome, so many of them: a path that was
+    /// sound up to there is walked without looking left and right.
+    pub fn decode_after(
+        &mut self,
+        (genome, kept): (&Genome, usize),
+        stream: &mut Stream,
+        wish: impl FnMut(&Decision<'_, P>, &mut Stream) -> Wish,
+    ) -> Result<(Genome, P::Solution), f64> {
+        self.walk.back_to(0);
+        if genome.sound {
+            genome.genes[..kept].iter().for_each(|gene| self.walk.push(gene.option));
+        }
+        self.complete(stream, wish)
+    }
+
+    fn complete(
+        &mut self,
+        stream: &mut Stream,
+        mut wish: impl FnMut(&Decision<'_, P>, &mut Stream) -> Wish,
+    ) -> Result<(Genome, P::Solution), f64> {
         let (problem, priors) = (self.problem, &mut self.priors);
-        let end = self.walk.complete(None, |decision| match wish(&decision, stream) {
+        let end = self.walk.complete_above(0, None, |decision| match wish(&decision, stream) {
             Wish::Allele(allele) => problem.nearest(decision.state, allele),
             Wish::Beside(allele, by) => {
                 let nearest = i64::from(problem.nearest(decision.state, allele));
@@ -99,7 +142,7 @@ impl<'p, P: Problem> Decoder<'p, P> {
             Wish::Any => stream.below(u64::from(decision.options)) as u32,
         });
         match end {
-            End::Complete => Ok(self.genome()),
+            End::Complete => Ok(self.genome(self.walk.is_sound())),
             End::DeadEnd(violation) => Err(violation),
         }
     }
@@ -109,7 +152,7 @@ impl<'p, P: Problem> Decoder<'p, P> {
         self.walk.back_to(0);
         let priors = &mut self.priors;
         match self.walk.complete(None, |decision| priors.best(&decision)) {
-            End::Complete => Ok(self.genome()),
+            End::Complete => Ok(self.genome(self.walk.is_sound())),
             End::DeadEnd(violation) => Err(violation),
         }
     }
@@ -123,7 +166,7 @@ impl<'p, P: Problem> Decoder<'p, P> {
                 _ => return None,
             }
         }
-        (self.walk.node() == Node::Complete).then(|| self.genome())
+        (self.walk.node() == Node::Complete).then(|| self.genome(false))
     }
 
     /// The path that comes nearest to a solution, where the problem can tell its alleles.
@@ -132,18 +175,8 @@ impl<'p, P: Problem> Decoder<'p, P> {
         self.decode(stream, |decision, _| alleles.get(decision.depth).map_or(Wish::Likely, |a| Wish::Allele(*a))).ok()
     }
 
-    fn genome(&mut self) -> (Genome, P::Solution) {
+    fn genome(&mut self, sound: bool) -> (Genome, P::Solution) {
         let solution = self.walk.solution();
-        let path = self.walk.path().to_vec();
-        self.walk.back_to(0);
-        let mut genes = Vec::with_capacity(path.len());
-        for option in path {
-            if let Node::Choose { slot, options } = self.walk.node() {
-                let allele = self.problem.allele(self.walk.state(), option);
-                genes.push(Gene { slot, allele, option, options });
-            }
-            self.walk.push(option);
-        }
-        (Genome::new(genes), solution)
+        (Genome::made(self.walk.unwind(0), sound), solution)
     }
 }

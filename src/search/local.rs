@@ -117,8 +117,7 @@ pub(super) fn price<P: Problem>(
     steps: Vec<Step<P::Solution>>,
     evaluator: &mut Evaluator<'_, P>,
 ) -> Result<Vec<Place<P::Solution>>, Stop> {
-    let candidates =
-        steps.iter().map(|step| evaluator.candidate(step.solution.clone(), Some(&step.genome.path()))).collect();
+    let candidates = steps.iter().map(|step| evaluator.bred(step.solution.clone(), step.key, &step.genome)).collect();
     let scores = evaluator.ask(candidates)?;
     let place = |(step, score): (Step<P::Solution>, Score)| Place {
         genome: step.genome,

@@ -149,22 +149,29 @@ pub const EXACT: Page = Page {
 
 /// `mcts`.
 pub const MCTS: Page = Page {
-    summary: "grows a tree by PUCT with the problem's prior, in batches, closing what bounds rule out",
-    source: "Rosin 2011; Silver 2017; Liu 2020 (WU-UCT); Winands 2008 (solver)",
+    summary: "grows a tree by PUCT with the problem's prior, in batches, closing what bounds rule out; roll-outs follow the best path \
+              and learn what changes are worth",
+    source: "Rosin 2011; Silver 2017; Liu 2020 (WU-UCT); Winands 2008 (solver); Cazenave 2009 and Shaw 1998 (roll-outs)",
     when: "Few evaluations, each dear, and a prior that means something; small trees, which it proves. Not where an \
            evaluation takes a microsecond: annealing then does ten times as many.",
     presets: &[
         Preset {
+            name: "plain",
+            meaning: "PUCT with roll-outs by the prior and nothing learned: a third of the time per evaluation",
+            source: "Rosin 2011; Silver 2017",
+            parameters: r#"{"drafts": 1, "polish": 0.0}"#,
+        },
+        Preset {
             name: "uct",
             meaning: "UCB1 and roll-outs by chance: no prior anywhere",
             source: "Kocsis and Szepesvari 2006",
-            parameters: r#"{"select": "uct", "guided": false, "mix": 0.0, "c": 0.7}"#,
+            parameters: r#"{"select": "uct", "guided": false, "mix": 0.0, "c": 0.7, "drafts": 1, "polish": 0.0}"#,
         },
         Preset {
             name: "single_player",
             meaning: "UCB1 with a bonus for spread",
             source: "Schadd et al. 2008 (SP-MCTS)",
-            parameters: r#"{"select": "uct", "mix": 0.0, "c": 0.1, "spread": 1.0}"#,
+            parameters: r#"{"select": "uct", "mix": 0.0, "c": 0.1, "spread": 1.0, "drafts": 1, "polish": 0.0}"#,
         },
         Preset {
             name: "halving",
@@ -211,17 +218,40 @@ pub const MCTS: Page = Page {
             "Childs 2008; off: few problems can tell",
         )
         .within(Range::Flag),
+        parameter(
+            "drafts",
+            "drafts of a completion, of which the most promising is priced, up to 2 000 evaluations; fewer beyond",
+            "Silver 2012; 16 to 32 came closest on chains of 24 layers (measured, 2026-11); one: none",
+        )
+        .within(Range::Whole(1, 32)),
+        parameter(
+            "polish",
+            "share of a batch that makes the best path anew in some places instead of descending",
+            "Shaw 1998; half: best or equal on chains and pipelines (measured, 2026-11)",
+        )
+        .within(Range::Real(0.0, 0.75)),
     ],
 };
 
 /// `genetic`.
 pub const GENETIC: Page = Page {
-    summary: "breeds complete paths on islands in a ring, with run operators and local search at the best",
-    source: "Alba and Tomassini 2002; Deb 2000; Fialho 2010",
-    when: "Thousands of cheap evaluations on coupled decisions, and where the problem has moves of its own.",
-    presets: &[],
+    summary: "breeds complete paths on islands in a ring, with run operators and local search at the best, several drafts per child",
+    source: "Alba and Tomassini 2002; Deb 2000; Fialho 2010; Emmerich, Giannakoglou and Naujoks 2006",
+    when: "Thousands of evaluations on coupled decisions, and where the problem has moves of its own. Where an evaluation takes \
+           less than ten microseconds and there are many, `genetic.plain` does several times as many.",
+    presets: &[Preset {
+        name: "plain",
+        meaning: "one draft per child: nothing is learned, children cost a fraction of the time",
+        source: "Alba and Tomassini 2002",
+        parameters: r#"{"drafts": 1}"#,
+    }],
     parameters: &[
-        parameter("islands", "populations side by side", "4 to 8: Alba and Tomassini 2002").within(Range::Whole(1, 8)),
+        parameter(
+            "islands",
+            "populations side by side",
+            "one of each kind; 4 to 8 in Alba and Tomassini 2002, who had no budgets of thousands (measured, 2026-11)",
+        )
+        .within(Range::Whole(1, 8)),
         parameter("population", "members of each; fewer where the budget is below ten generations", "this engine")
             .within(Range::Whole(10, 120)),
         parameter("offspring", "children of a steady-state island per generation", "this engine")
@@ -241,6 +271,12 @@ pub const GENETIC: Page = Page {
             .within(Range::Whole(4, 64)),
         parameter("patience", "generations without an improvement after which an island begins anew", "this engine")
             .within(Range::Whole(15, 200)),
+        parameter(
+            "drafts",
+            "drafts of a child, of which the most promising is priced, up to 2 000 evaluations; fewer beyond",
+            "Emmerich 2006; 32 came closest on chains and pipelines of 24 layers (measured, 2026-11)",
+        )
+        .within(Range::Whole(1, 64)),
     ],
 };
 
@@ -253,11 +289,13 @@ pub const ANNEAL: Page = Page {
         name: "flexflow",
         meaning: "one chain at one temperature that returns to the best: 20 ms of an iteration of one second",
         source: "FlexFlow, mcmc_optimize of model.cc: alpha 0.05 per millisecond, back to the best every min(budget / 100, 1 000)",
-        parameters: r#"{"chains": 1, "hot": 0.02, "cold": 0.02, "reset": 0.01}"#,
+        parameters: r#"{"chains": 1, "proposals": 1, "hot": 0.02, "cold": 0.02, "reset": 0.01}"#,
     }],
     parameters: &[
         parameter("chains", "chains side by side", "each gets a share of the evaluations only")
             .within(Range::Whole(1, 16)),
+        parameter("proposals", "neighbours of a chain that are priced together", "Witte 1991; a socket's cores")
+            .within(Range::Whole(1, 32)),
         parameter("hot", "first temperature, as a share of the objective", "the size of a resharding in a plan")
             .within(Range::Log(0.001, 0.1)),
         parameter("cold", "last temperature, as a share of the objective", "the size of a rounding in a plan")

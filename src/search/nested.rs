@@ -111,20 +111,23 @@ impl<P: Problem> Search<'_, P> {
 
     /// Draws `policy` towards `path`.
     fn adapt(&mut self, policy: &mut Policy, path: &[u32]) {
-        let before = policy.clone();
+        let mut steps: Vec<((Slot, Allele), f64)> = Vec::new();
         self.walk.back_to(0);
         for (depth, option) in path.iter().enumerate() {
-            let Node::Choose { slot, options } = self.walk.node() else { return };
+            let Node::Choose { slot, options } = self.walk.node() else { break };
             if (2..=MOST_OPTIONS).contains(&options) {
                 let decision = Decision { problem: self.problem, state: self.walk.state(), depth, slot, options };
-                softmax(&before, &mut self.priors, &mut self.logits, self.settings.bias, &decision);
+                softmax(policy, &mut self.priors, &mut self.logits, self.settings.bias, &decision);
                 for (other, p) in self.logits.iter().enumerate() {
                     let allele = self.problem.allele(self.walk.state(), other as u32);
                     let wanted = f64::from(u8::from(other as u32 == *option));
-                    *policy.entry((slot, allele)).or_insert(0.0) += self.settings.alpha * (wanted - p);
+                    steps.push(((slot, allele), self.settings.alpha * (wanted - p)));
                 }
             }
             self.walk.push(*option);
+        }
+        for (decided, step) in steps {
+            *policy.entry(decided).or_insert(0.0) += step;
         }
     }
 

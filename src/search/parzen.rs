@@ -127,13 +127,29 @@ impl Parzen {
             false => 1.0 / f64::from(options),
         };
         let prior = self.prior.max(1e-6);
+        // Summed once: an option is drawn for every candidate.
+        let mut sums: Vec<f64> = Vec::new();
+        let mut by_prior = |stream: &mut Stream| {
+            if !(sum > 0.0 && sum.is_finite()) {
+                return stream.below(u64::from(options)) as u32;
+            }
+            if sums.is_empty() {
+                let add = |total: &mut f64, weight: &f32| {
+                    *total += usable(*weight);
+                    Some(*total)
+                };
+                sums.extend(weights.iter().scan(0.0, add));
+            }
+            let at = stream.unit() * sum;
+            (sums.partition_point(|total| *total <= at) as u32).min(options - 1)
+        };
         let (good, all) = (model.good.total(slot), model.all.total(slot));
         let mut best = (0, f64::NEG_INFINITY);
         for _ in 0..self.candidates.max(1) {
             let at = stream.unit() * (good + prior);
             let option = match model.good.pick(slot, at) {
                 Some(allele) => decision.problem.nearest(decision.state, allele).min(options - 1),
-                None => stream.weighted(weights) as u32,
+                None => by_prior(stream),
             };
             let allele = decision.problem.allele(decision.state, option);
             let in_good = model.good.of(slot, allele);

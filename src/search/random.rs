@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 /// Nodes of the tree of prefixes; about 100 MB. Beyond it, repetitions are possible.
 const MAX_NODES: usize = 2_000_000;
 const CLOSED: u32 = u32::MAX;
+/// Descents of one batch, so that it ends where all of them do at dead ends.
+const MOST_DESCENTS: usize = 1_024;
 
 /// Parameters of random search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -158,26 +160,52 @@ impl Prefix {
     }
 }
 
+/// What one descent came to: a solution and its path, or a violation.
+type Descent<S> = Result<(S, Vec<u32>), f64>;
+
+impl<P: Problem> Sampler<'_, P> {
+    /// At most `count` paths, and where other descents ended between them. Nothing when all is explored.
+    fn batch(&mut self, count: usize, seed: u64, visit: &mut u64) -> Vec<Descent<P::Solution>> {
+        let (mut descents, mut paths) = (Vec::with_capacity(count), 0);
+        while paths < count && !self.is_exhausted() && descents.len() < MOST_DESCENTS {
+            let mut stream = Stream::new(seed, 0, *visit, 0);
+            *visit += 1;
+            match self.descend(&mut stream) {
+                Found::Path => {
+                    paths += 1;
+                    descents.push(Ok((self.walk.solution(), self.walk.path().to_vec())));
+                }
+                Found::DeadEnd(violation) => descents.push(Err(violation)),
+            }
+        }
+        descents
+    }
+}
+
 impl Random {
     fn run<P: Problem>(&self, problem: &P, seed: u64, evaluator: &mut Evaluator<'_, P>) -> Result<Stop, Stop> {
         let mut sampler = Sampler::new(problem, self.prior);
-        let mut visit = 0;
-        loop {
-            let mut batch: Vec<Candidate<P::Solution>> = Vec::with_capacity(self.batch);
-            while batch.len() < self.batch.max(1) && !sampler.is_exhausted() {
-                let mut stream = Stream::new(seed, 0, visit, 0);
-                visit += 1;
-                match sampler.descend(&mut stream) {
-                    Found::Path => batch.push(evaluator.candidate(sampler.walk.solution(), Some(sampler.walk.path()))),
-                    Found::DeadEnd(violation) => evaluator.dead_end(violation)?,
+        let (count, mut visit) = (self.batch.max(1), 0);
+        let mut descents = sampler.batch(count, seed, &mut visit);
+        while !descents.is_empty() {
+            let mut batch: Vec<Candidate<P::Solution>> = Vec::with_capacity(count);
+            for descent in descents {
+                match descent {
+                    Ok((solution, path)) => batch.push(evaluator.candidate(solution, Some(&path))),
+                    Err(violation) => evaluator.dead_end(violation)?,
                 }
             }
-            evaluator.ask(batch)?;
-            if sampler.is_exhausted() {
-                evaluator.proved();
-                return Ok(Stop::Exhausted);
-            }
+            // The next batch depends on no score, so it is drawn while this one is priced.
+            let (mut next, (sampler, visit)) = (Vec::new(), (&mut sampler, &mut visit));
+            let asked = rayon::in_place_scope(|scope| {
+                scope.spawn(|_| next = sampler.batch(count, seed, visit));
+                evaluator.ask(batch)
+            });
+            asked?;
+            descents = next;
         }
+        evaluator.proved();
+        Ok(Stop::Exhausted)
     }
 }
 

@@ -24,7 +24,7 @@ pub struct Request<'a, S> {
     pub budget: Budget,
     /// How exactly to evaluate while searching; the answer is always priced exactly.
     pub fidelity: Fidelity,
-    /// A cache to share; without one the search has its own.
+    /// A cache to share; without one the search remembers its own scores only.
     pub cache: Option<&'a Cache<Score>>,
     /// Solutions to start from.
     pub seeds: Vec<S>,
@@ -66,16 +66,8 @@ pub fn solve<P: Problem>(
     request: Request<'_, P::Solution>,
 ) -> Result<Outcome<P::Solution>, FileError> {
     let question = question(problem, backend, &request);
-    let own;
-    let cache: &Cache<Score> = match request.cache {
-        Some(cache) => cache,
-        None => {
-            own = Cache::default();
-            &own
-        }
-    };
     let setup = Setup {
-        cache,
+        cache: request.cache,
         fidelity: request.fidelity,
         budget: request.budget,
         interrupt: request.interrupt,

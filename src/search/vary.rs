@@ -129,7 +129,8 @@ fn decode<P: Problem>(
     wishes: &[Wish],
     stream: &mut Stream,
 ) -> Result<(Genome, P::Solution), f64> {
-    decoder.decode(stream, |decision, _| match a.find(decision.slot, decision.depth) {
+    let kept = wishes.iter().zip(a.genes()).take_while(|(wish, gene)| **wish == Wish::Allele(gene.allele)).count();
+    decoder.decode_after((a, kept), stream, |decision, _| match a.find(decision.slot, decision.depth) {
         Some(gene) => wishes[gene],
         None => match b.find(decision.slot, decision.depth) {
             Some(gene) => Wish::Allele(b.genes()[gene].allele),
@@ -146,7 +147,7 @@ fn edit(operator: Operator, a: &Genome, b: &Genome, stream: &mut Stream) -> Edit
         return edit;
     }
     let from_b = |gene: usize| b.find(genes[gene].slot, gene).map(|found| Wish::Allele(b.genes()[found].allele));
-    let alleles: Vec<Allele> = genes.iter().map(|gene| gene.allele).collect();
+    let allele = |gene: usize| -> Allele { genes[gene].allele };
     match operator {
         Operator::Segment => {
             for gene in run(n, stream) {
@@ -177,13 +178,13 @@ fn edit(operator: Operator, a: &Genome, b: &Genome, stream: &mut Stream) -> Edit
         Operator::SetRun => {
             let run = run(n, stream);
             let source = if stream.chance(0.5) { run.start + stream.index(run.len()) } else { stream.index(n) };
-            edit.wishes[run].fill(Wish::Allele(alleles[source]));
+            edit.wishes[run].fill(Wish::Allele(allele(source)));
         }
         Operator::CopyRun => {
             let run = run(n, stream);
             let source = stream.index(n - run.len() + 1);
             for (k, gene) in run.enumerate() {
-                edit.wishes[gene] = Wish::Allele(alleles[source + k]);
+                edit.wishes[gene] = Wish::Allele(allele(source + k));
             }
         }
         Operator::Reverse => edit.wishes[run(n, stream)].reverse(),
@@ -195,7 +196,7 @@ fn edit(operator: Operator, a: &Genome, b: &Genome, stream: &mut Stream) -> Edit
         }
         Operator::Step => {
             let gene = stream.index(n);
-            edit.wishes[gene] = Wish::Beside(alleles[gene], if stream.chance(0.5) { 1 } else { -1 });
+            edit.wishes[gene] = Wish::Beside(allele(gene), if stream.chance(0.5) { 1 } else { -1 });
         }
     }
     edit

@@ -1,6 +1,6 @@
 //! Walking a decision tree: one state that moves along a path, and completions that look ahead.
 
-use super::problem::{Bound, Node, Problem, Slot};
+use super::problem::{Allele, Bound, Node, Problem, Slot};
 use super::stream::Stream;
 
 /// Paths longer than this are taken for cycles.
@@ -33,13 +33,35 @@ pub struct Decision<'w, P: Problem> {
     pub options: u32,
 }
 
+/// One decision of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gene {
+    /// What it is about.
+    pub slot: Slot,
+    /// What was decided.
+    pub allele: Allele,
+    /// The option taken.
+    pub option: u32,
+    /// How many options there were.
+    pub options: u32,
+}
+
 /// A state and the path that led to it.
 pub struct Walk<'p, P: Problem> {
     problem: &'p P,
     state: P::State,
     path: Vec<u32>,
     feasible: bool,
+    sound: bool,
     taken_back: Vec<(usize, u32)>,
+}
+
+impl<P: Problem> Clone for Walk<'_, P> {
+    fn clone(&self) -> Self {
+        let Self { problem, feasible, sound, .. } = *self;
+        let (state, path, taken_back) = (self.state.clone(), self.path.clone(), self.taken_back.clone());
+        Self { problem, state, path, feasible, sound, taken_back }
+    }
 }
 
 impl<'p, P: Problem> Walk<'p, P> {
@@ -47,7 +69,7 @@ impl<'p, P: Problem> Walk<'p, P> {
     pub fn new(problem: &'p P) -> Self {
         let state = problem.root();
         let feasible = problem.bound(&state) != Bound::Infeasible;
-        Self { problem, state, path: Vec::new(), feasible, taken_back: Vec::new() }
+        Self { problem, state, path: Vec::new(), feasible, sound: true, taken_back: Vec::new() }
     }
 
     /// The options taken so far.
@@ -92,6 +114,27 @@ impl<'p, P: Problem> Walk<'p, P> {
         }
     }
 
+    /// Goes back to the first `depth` options and tells the decisions that it takes back, in the order in which they were
+    /// taken.
+    pub fn unwind(&mut self, depth: usize) -> Vec<Gene> {
+        let mut genes = Vec::with_capacity(self.path.len().saturating_sub(depth));
+        while self.path.len() > depth
+            && let Some(option) = self.pop()
+        {
+            if let Node::Choose { slot, options } = self.node() {
+                let allele = self.problem.allele(&self.state, option);
+                genes.push(Gene { slot, allele, option, options });
+            }
+        }
+        genes.reverse();
+        genes
+    }
+
+    /// Whether the last completion never had to take an option that leads nowhere.
+    pub fn is_sound(&self) -> bool {
+        self.sound
+    }
+
     /// A lower bound on every completion from here; infinite where none is feasible, though some are elsewhere.
     pub fn bound(&self) -> f64 {
         match self.problem.bound(&self.state) {
@@ -109,8 +152,18 @@ impl<'p, P: Problem> Walk<'p, P> {
     /// Completes the path by the options that `choose` names, replacing those that lead nowhere by their neighbours
     /// and taking back a bounded number of decisions. Keeps below `cutoff` as long as it can, and feasible as long as it
     /// can after that.
-    pub fn complete(&mut self, mut cutoff: Option<f64>, mut choose: impl FnMut(Decision<'_, P>) -> u32) -> End {
-        let floor = self.path.len();
+    pub fn complete(&mut self, cutoff: Option<f64>, choose: impl FnMut(Decision<'_, P>) -> u32) -> End {
+        self.complete_above(self.path.len(), cutoff, choose)
+    }
+
+    /// As [`Walk::complete`], with all but the first `floor` decisions free to be taken back.
+    pub fn complete_above(
+        &mut self,
+        floor: usize,
+        mut cutoff: Option<f64>,
+        mut choose: impl FnMut(Decision<'_, P>) -> u32,
+    ) -> End {
+        self.sound = true;
         let mut retreats = RETREATS;
         let mut least = f64::INFINITY;
         self.taken_back.clear();
@@ -139,6 +192,7 @@ impl<'p, P: Problem> Walk<'p, P> {
                 continue;
             }
             if !self.retreat(floor, &mut retreats) {
+                self.sound = false;
                 self.push(wanted);
             }
         }
@@ -184,7 +238,7 @@ fn around(wanted: u32, options: u32) -> impl Iterator<Item = u32> {
 }
 
 /// Draws options by the problem's prior.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct PriorSampler {
     weights: Vec<f32>,
 }

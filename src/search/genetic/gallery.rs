@@ -1,11 +1,9 @@
 //! The best few of every niche, bred within their niche: what small changes do not lead to, because what lies between is
 //! worse, is kept alive here (MAP-Elites, Mouret and Clune 2015, "Illuminating search spaces by mapping elites").
 
-use super::super::genome::{Decoder, Genome};
-use super::super::problem::Problem;
+use super::super::genome::Genome;
 use super::super::stream::Stream;
-use super::super::vary::{Selector, replace, vary};
-use super::island::{Child, Member, Neighbours};
+use super::island::{Member, Neighbours};
 use std::collections::BTreeMap;
 
 /// Members of a room.
@@ -66,30 +64,26 @@ impl<S: Clone> Gallery<S> {
         members.iter().map(|m| (m.genome.clone(), m.solution.clone())).collect()
     }
 
-    /// A child of the room `niche`; `Err(None)` where there is no such room.
-    pub fn child<P: Problem<Solution = S>>(
-        &mut self,
-        problem: &P,
-        decoder: &mut Decoder<'_, P>,
-        selector: &Selector,
-        niche: u64,
-        index: usize,
-        stream: &mut Stream,
-    ) -> Result<Child<S>, Option<f64>> {
-        let (island, luck) = (self.number, stream.word());
-        let room = self.rooms.get_mut(&niche).ok_or(None)?;
-        let best = room.members.first().ok_or(None)?;
-        if index.is_multiple_of(LOCAL)
-            && let Some(change) = room.neighbours.next(best, stream)
-        {
-            let (genome, solution) = replace(decoder, &best.genome, &[change], stream).map_err(Some)?;
-            return Ok(Child { island, genome, solution, origin: None, luck });
-        }
-        let (number, operator) = selector.draw(stream);
-        let n = room.members.len();
-        let (a, b) = (&room.members[stream.index(n).min(stream.index(n))], &room.members[stream.index(n)]);
-        let (genome, solution) =
-            vary(problem, decoder, operator, (&a.genome, &a.solution), &b.genome, stream).map_err(Some)?;
-        Ok(Child { island, genome, solution, origin: Some((number, a.score)), luck })
+    /// Whether the child with this number in a generation is to be a neighbour of the best of its room.
+    pub fn wants_neighbour(index: usize) -> bool {
+        index.is_multiple_of(LOCAL)
     }
+
+    /// The best of a room and a change of it that was not handed out yet: gene and option.
+    pub fn next_neighbour(&mut self, niche: u64, stream: &mut Stream) -> Option<(&Member<S>, (usize, u32))> {
+        let room = self.rooms.get_mut(&niche)?;
+        let best = room.members.first()?;
+        room.neighbours.next(best, stream).map(|change| (best, change))
+    }
+
+    /// The members of a room, best first, if there are any.
+    pub fn members(&self, niche: u64) -> Option<&[Member<S>]> {
+        self.rooms.get(&niche).map(|room| &room.members[..]).filter(|members| !members.is_empty())
+    }
+}
+
+/// Two members of a room, the first a better one.
+pub(super) fn parents<'m, S>(members: &'m [Member<S>], stream: &mut Stream) -> (&'m Member<S>, &'m Member<S>) {
+    let n = members.len();
+    (&members[stream.index(n).min(stream.index(n))], &members[stream.index(n)])
 }

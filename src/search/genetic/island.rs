@@ -6,8 +6,8 @@ use super::super::genome::{Decoder, Genome, Wish};
 use super::super::problem::{Key128, Problem};
 use super::super::score::Score;
 use super::super::stream::Stream;
-use super::super::vary::{Selector, replace, vary};
 use super::Genetic;
+use super::breed::Origin;
 
 /// Members among which a steady-state child looks for the one to replace.
 const VICTIMS: usize = 5;
@@ -28,8 +28,8 @@ pub(super) struct Child<S> {
     pub island: usize,
     pub genome: Genome,
     pub solution: S,
-    /// Number of the operator that made it, and its parent's score.
-    pub origin: Option<(usize, Score)>,
+    /// Where it comes from, unless it is a founder.
+    pub origin: Option<Origin>,
     /// A random word for its fight for a place.
     pub luck: u64,
 }
@@ -147,31 +147,20 @@ impl<S: Clone> Island<S> {
         &self.members[winner]
     }
 
-    /// Child number `index` of this generation. The population must not be empty.
-    pub fn child<P: Problem<Solution = S>>(
-        &mut self,
-        problem: &P,
-        decoder: &mut Decoder<'_, P>,
-        selector: &Selector,
-        index: usize,
-        stream: &mut Stream,
-    ) -> Result<Child<S>, f64> {
-        let luck = stream.word();
-        if (index as f64) < self.config.local * self.brood() as f64
-            && let Some(change) = self.next_neighbour(stream)
-        {
-            let best = &self.members[0];
-            let (genome, solution) = replace(decoder, &best.genome, &[change], stream)?;
-            return Ok(Child { island: self.number, genome, solution, origin: None, luck });
-        }
-        let (number, operator) = selector.draw(stream);
-        let (a, b) = (self.tournament(stream), self.tournament(stream));
-        let (genome, solution) = vary(problem, decoder, operator, (&a.genome, &a.solution), &b.genome, stream)?;
-        Ok(Child { island: self.number, genome, solution, origin: Some((number, a.score)), luck })
+    /// Two parents. The population must not be empty.
+    pub fn parents(&self, stream: &mut Stream) -> (&Member<S>, &Member<S>) {
+        (self.tournament(stream), self.tournament(stream))
     }
 
-    fn next_neighbour(&mut self, stream: &mut Stream) -> Option<(usize, u32)> {
-        self.neighbours.next(self.members.first()?, stream)
+    /// Whether child number `index` of a generation is to be a neighbour of the best.
+    pub fn wants_neighbour(&self, index: usize) -> bool {
+        (index as f64) < self.config.local * self.brood() as f64
+    }
+
+    /// The best and a change of it that was not handed out yet: gene and option.
+    pub fn next_neighbour(&mut self, stream: &mut Stream) -> Option<(&Member<S>, (usize, u32))> {
+        let best = self.members.first()?;
+        self.neighbours.next(best, stream).map(|change| (best, change))
     }
 
     /// Lets a generation of priced children in.

@@ -9,15 +9,19 @@
 use crate::search::decompose::{COSTS, Chain, ChainOption, ChainSolution, Cost, Cuts, FixedItem, Linear};
 use crate::search::exact::relax::resource;
 use crate::search::exact::round::fold;
-use good_lp::solvers::microlp::microlp;
+use good_lp::solvers::microlp::{MicroLpProblem, MicroLpSolution, microlp};
 use good_lp::solvers::{SolutionStatus, WithTimeLimit};
 use good_lp::{Expression, ProblemVariables, ResolutionError, Solution, SolverModel, Variable, variable};
 use std::collections::BTreeMap;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 /// Relative error allowed to the solver's optimum, for what is called a bound: its pivots and its tests for integers take
 /// differences below this for zero.
 const TOLERANCE: f64 = 1e-7;
+
+/// How often a wait looks whether the search is to stop.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// How a program ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -131,8 +135,16 @@ struct Written {
     onward: Vec<(usize, usize, Variable)>,
 }
 
-/// Solves the program of `chain`, whose objective is at least what `linear` says, in the time there is.
-pub fn solve(chain: &Chain, linear: &Linear, time: Option<Duration>) -> Solved {
+/// When to give a program up.
+pub struct Limits<'a> {
+    /// The time there is.
+    pub time: Option<Duration>,
+    /// Whether somebody asked to stop.
+    pub halted: &'a dyn Fn() -> bool,
+}
+
+/// Solves the program of `chain`, whose objective is at least what `linear` says, within `limits`.
+pub fn solve(chain: &Chain, linear: &Linear, limits: &Limits<'_>) -> Solved {
     let places = places(chain);
     let layouts = layouts(chain);
     let segments = chain.segments.len();
@@ -187,7 +199,7 @@ pub fn solve(chain: &Chain, linear: &Linear, time: Option<Duration>) -> Solved {
     }
     balance(chain, &places, &layouts, &written, &mut writer);
     limit(chain, &places, &written, &mut writer);
-    optimise(chain, &places, &written, writer, linear, time)
+    optimise(chain, &places, &written, writer, linear, limits)
 }
 
 /// What enters a layout of a place is what stands there, and what stands there leaves.
@@ -273,13 +285,30 @@ fn limit(chain: &Chain, places: &[Place], written: &[Written], writer: &mut Writ
     }
 }
 
+/// Solves `model` in a thread of its own, for the solver looks at clocks only, and seldom: asked to stop, or past its time, it is
+/// left to itself and ends when it does. `None` where it was.
+fn outside(model: MicroLpProblem, halted: &dyn Fn() -> bool) -> Option<Result<MicroLpSolution, ResolutionError>> {
+    let (send, receive) = mpsc::channel();
+    std::thread::spawn(move || send.send(model.solve()));
+    loop {
+        match receive.recv_timeout(LOOK) {
+            Ok(found) => return Some(found),
+            Err(RecvTimeoutError::Timeout) if halted() => return None,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Some(Err(ResolutionError::Other("the solver panicked")));
+            }
+        }
+    }
+}
+
 fn optimise(
     chain: &Chain,
     places: &[Place],
     written: &[Written],
     mut writer: Writer,
     linear: &Linear,
-    time: Option<Duration>,
+    limits: &Limits<'_>,
 ) -> Solved {
     let dot = |a: &Cost, b: &Cost| (0..COSTS).map(|k| a[k] * b[k]).sum::<f64>();
     let weight = |cost: &Cost| dot(&linear.sum, cost).max(dot(&linear.largest, cost));
@@ -301,13 +330,14 @@ fn optimise(
     for row in writer.rows {
         model.add_constraint(row);
     }
-    if let Some(time) = time {
+    if let Some(time) = limits.time {
         model = model.with_time_limit(time.as_secs_f64());
     }
-    let found = match model.solve() {
-        Ok(found) => found,
-        Err(ResolutionError::Infeasible) => return Solved::Infeasible,
-        Err(other) => return Solved::Unknown(other.to_string()),
+    let found = match outside(model, limits.halted) {
+        Some(Ok(found)) => found,
+        Some(Err(ResolutionError::Infeasible)) => return Solved::Infeasible,
+        Some(Err(other)) => return Solved::Unknown(other.to_string()),
+        None => return Solved::Unknown("it was told to stop".to_owned()),
     };
     let mut lists: Vec<Vec<FixedItem>> = vec![Vec::new(); chain.segments.len()];
     let mut options = vec![0u32; chain.items.len()];

@@ -7,7 +7,12 @@
 //! groups in Monte Carlo tree search", which closes what is dominated instead of sharing values: exact, and still a tree. Instead of PUCT: UCT (Kocsis and Szepesvari 2006), with the bonus for spread of SP-MCTS (Schadd et al. 2008,
 //! "Single-player Monte-Carlo tree search", equation 2), and sequential halving at the root (Karnin et al. 2013; Cazenave
 //! 2015, "Sequential halving applied to trees").
+//!
+//! Roll-outs follow the best path but for a few decisions, in several drafts of which the most promising is priced (module
+//! `rollout`). Half of a batch makes the best path anew anywhere, from the root on, and is backed up along what the tree has
+//! of it: what was decided early is mended late, which descents alone, whose prefixes grow longer and longer, do not do.
 
+mod rollout;
 mod tree;
 mod value;
 
@@ -15,11 +20,13 @@ pub use value::ScaleKind;
 
 use super::backend::Backend;
 use super::budget::Stop;
+use super::drafts;
 use super::evaluator::Evaluator;
 use super::problem::Problem;
 use super::score::Score;
 use super::stream::{Stream, mix};
-use super::walk::{End, PriorSampler, Walk};
+use super::walk::{End, Walk};
+use rollout::{Manner, RollOuts};
 use serde::{Deserialize, Serialize};
 use tree::{Reached, Tree};
 
@@ -66,6 +73,11 @@ pub struct Mcts {
     pub noise: f32,
     /// Whether a prefix that meets another which spent no more is closed, where the problem says what meets.
     pub transposition: bool,
+    /// Drafts of a completion, of which the most promising is priced, where the budget is small; fewer where it is large. One:
+    /// the prior's draw.
+    pub drafts: usize,
+    /// Share of a batch that makes the best path anew in some places instead of descending the tree.
+    pub polish: f64,
 }
 
 impl Default for Mcts {
@@ -87,6 +99,8 @@ impl Default for Mcts {
             patience: 0,
             noise: 0.25,
             transposition: false,
+            drafts: 16,
+            polish: 0.5,
         }
     }
 }
@@ -101,16 +115,18 @@ impl Mcts {
             given => given,
         };
         let mut visits = 0;
+        let mut rollouts = RollOuts::default();
+        let drafts = drafts::affordable(self.drafts, evaluator.remaining());
         for number in 0.. {
             let noise = if number == 0 { 0.0 } else { self.noise };
             let mix_here = if number % 2 == 0 { self.mix } else { 1.0 - self.mix };
-            let config = Self { mix: mix_here, ..self.clone() };
+            let config = Self { mix: mix_here, drafts, ..self.clone() };
             let mut search = Search {
                 config: &config,
                 problem,
                 tree: Tree::new(&config, mix(&[seed, number]), noise, 2 * patience),
                 walk: Walk::new(problem),
-                priors: PriorSampler::default(),
+                rollouts: &mut rollouts,
                 seed,
                 number,
                 visits,
@@ -138,7 +154,7 @@ struct Search<'p, P: Problem> {
     problem: &'p P,
     tree: Tree,
     walk: Walk<'p, P>,
-    priors: PriorSampler,
+    rollouts: &'p mut RollOuts,
     seed: u64,
     number: u64,
     visits: u64,
@@ -150,15 +166,32 @@ impl<P: Problem> Search<'_, P> {
         let cutoff = evaluator.cutoff();
         let mut candidates = Vec::with_capacity(self.config.batch);
         let mut ways = Vec::with_capacity(self.config.batch);
-        for _ in 0..self.config.batch.max(1) {
-            let Some((way, reached)) = self.tree.descend(self.config, &mut self.walk, self.problem, cutoff) else {
+        let batch = self.config.batch.max(1);
+        // At least one descends, or nothing would ever be proven.
+        let polished = match self.config.drafts > 1 && self.rollouts.has_best() {
+            true => ((self.config.polish * batch as f64) as usize).min(batch - 1),
+            false => 0,
+        };
+        let (descents, mut descended) = (batch - polished, 0);
+        for index in 0..batch {
+            let polish = index >= descents;
+            // Where descents lead to nothing worth a price, neither would a change of the best path.
+            if polish && (index - descents) * descents >= descended * polished {
                 break;
+            }
+            let descent = match polish {
+                true => {
+                    self.walk.back_to(0);
+                    Some((self.tree.stay(), Reached::Open))
+                }
+                false => self.tree.descend(self.config, &mut self.walk, self.problem, cutoff),
             };
+            let Some((mut way, reached)) = descent else { break };
             self.visits += 1;
             let end = match reached {
                 Reached::Complete => End::Complete,
                 Reached::DeadEnd(violation) => End::DeadEnd(violation),
-                Reached::Open => self.roll_out(cutoff),
+                Reached::Open => self.roll_out(cutoff, evaluator),
                 Reached::Closing => {
                     evaluator.poll()?;
                     continue;
@@ -166,8 +199,13 @@ impl<P: Problem> Search<'_, P> {
             };
             match end {
                 End::Complete => {
+                    match polish {
+                        true => self.tree.follow(&mut way, self.walk.path()),
+                        false => descended += 1,
+                    }
                     candidates.push(evaluator.candidate(self.walk.solution(), Some(self.walk.path())));
-                    ways.push(way);
+                    let genes = if self.config.drafts > 1 { self.walk.unwind(0) } else { Vec::new() };
+                    ways.push((way, genes));
                 }
                 End::DeadEnd(violation) => {
                     self.tree.back_up(&way, violation.is_finite().then_some(Err(violation)));
@@ -176,27 +214,31 @@ impl<P: Problem> Search<'_, P> {
             }
         }
         let mut best = f64::INFINITY;
-        for (way, score) in ways.iter().zip(evaluator.ask(candidates)?) {
+        for ((way, genes), score) in ways.into_iter().zip(evaluator.ask(candidates)?) {
             let cost = match score {
                 Score::Feasible(objective) => Ok(objective),
                 Score::Infeasible(violation) => Err(violation),
                 Score::Failed => Err(f64::INFINITY),
             };
             best = cost.map_or(best, |objective| best.min(objective));
-            self.tree.back_up(way, Some(cost));
+            self.tree.back_up(&way, Some(cost));
+            if let Ok(objective) = cost
+                && self.config.drafts > 1
+            {
+                self.rollouts.learn(genes, objective);
+            }
         }
         debug_assert_eq!(self.tree.pending(), 0, "every visit that began has ended");
         Ok(best)
     }
 
-    fn roll_out(&mut self, cutoff: Option<f64>) -> End {
+    fn roll_out(&mut self, cutoff: Option<f64>, evaluator: &Evaluator<'_, P>) -> End {
         let mut stream = Stream::new(self.seed, self.number, self.visits, 1);
         let cutoff = cutoff.filter(|_| self.config.bounded);
-        let (priors, guided) = (&mut self.priors, self.config.guided);
-        self.walk.complete(cutoff, |decision| match guided {
-            true => priors.draw(&decision, &mut stream),
-            false => stream.below(u64::from(decision.options)) as u32,
-        })
+        let Mcts { guided, drafts, .. } = *self.config;
+        let problem = self.problem;
+        let is_known = |state: &P::State| evaluator.seen(problem.key(&problem.solution(state))).is_some();
+        self.rollouts.complete(&mut self.walk, Manner { guided, cutoff, drafts }, &is_known, &mut stream)
     }
 }
 

@@ -243,6 +243,23 @@ impl Tree {
         way
     }
 
+    /// Begins a visit that goes nowhere yet.
+    pub fn stay(&mut self) -> Vec<u32> {
+        self.begin(vec![0])
+    }
+
+    /// Lets a visit of the root go along `path` as far as the tree knows it.
+    pub fn follow(&mut self, way: &mut Vec<u32>, path: &[u32]) {
+        let mut id = 0;
+        for option in path {
+            let Some(edge) = self.nodes[id as usize].edges.iter().find(|edge| edge.option == *option) else { return };
+            id = edge.child;
+            self.nodes[id as usize].pending += 1;
+            self.pending += 1;
+            way.push(id);
+        }
+    }
+
     /// Ends a visit: `cost` is the objective it led to or the violation, `None` where it led to no price.
     pub fn back_up(&mut self, way: &[u32], cost: Option<Result<f64, f64>>) {
         if let Some(Ok(objective)) = cost {

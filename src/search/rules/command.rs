@@ -19,6 +19,8 @@ const MOST_ANSWER: u64 = 64 << 20;
 const MOST_ERROR: u64 = 2_000;
 /// How often a wait looks whether the search is to stop.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long to wait for what a program that ended has said on standard error.
+const COMPLAINT: Duration = Duration::from_millis(200);
 
 /// What a program says.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -94,6 +96,15 @@ pub(super) fn ask(command: &str, state: &str, seconds: f64, halted: &dyn Fn() ->
         let read = stdout.map_or(Ok(0), |out| BufReader::new(out.take(MOST_ANSWER)).read_line(&mut line));
         let _ = send.send(read.map(|_| line));
     });
+    let (complain, complaint) = mpsc::channel();
+    std::thread::spawn(move || {
+        let Some(mut stderr) = stderr else { return };
+        let mut said = Vec::new();
+        let _ = stderr.by_ref().take(MOST_ERROR).read_to_end(&mut said);
+        let _ = complain.send(String::from_utf8_lossy(&said).into_owned());
+        // A program whose complaints nobody takes would wait.
+        let _ = std::io::copy(&mut stderr, &mut std::io::sink());
+    });
     let limit = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
     let begun = Instant::now();
     let line = loop {
@@ -108,11 +119,20 @@ pub(super) fn ask(command: &str, state: &str, seconds: f64, halted: &dyn Fn() ->
         }
     };
     if line.trim().is_empty() {
-        let mut said = String::new();
-        let status = child.0.wait().map_or_else(|e| e.to_string(), |status| status.to_string());
-        if let Some(stderr) = stderr {
-            let _ = stderr.take(MOST_ERROR).read_to_string(&mut said);
-        }
+        let status = loop {
+            match child.0.try_wait() {
+                Ok(Some(status)) => break status.to_string(),
+                Err(e) => break e.to_string(),
+                Ok(None) if halted() => return Ok(Advice { paths: Vec::new() }),
+                Ok(None) if begun.elapsed() >= limit => {
+                    let _ = child.0.kill();
+                    break format!("still running after {seconds} s");
+                }
+                Ok(None) => std::thread::sleep(LOOK),
+            }
+        };
+        // What it started may hold its standard error open.
+        let said = complaint.recv_timeout(COMPLAINT).unwrap_or_default();
         let said = said.trim();
         return Err(format!("`{command}` gave no answer ({status}){}{said}", if said.is_empty() { "" } else { ": " }));
     }
