@@ -72,13 +72,14 @@ pub(super) struct Args {
     /// Judge the schedule of a schedule file, under the times written there unless others are given
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Search the schedule of a plan: its times, memory and links; its cuts between stages may move
+    /// Search the schedule of a plan: its times, memory and links; its cuts between stages may move, and every stage may be
+    /// one chunk or several
     #[arg(long, value_name = "FILE", conflicts_with_all = ["dsl", "csv", "file", "devices", "micro_batches", "times", "comm", "memory", "chunks", "placement", "backward", "recompute"])]
     plan: Option<PathBuf>,
     /// Write the schedule file here; `espalier export` reads it
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
-    /// Search algorithm: auto; genetic, mcts, nested and random (policies); blocks (building blocks); orders (tree search
+    /// Search algorithm: auto (all of them but mcts, random and orders); genetic, mcts, nested and random (policies); blocks (building blocks); orders (tree search
     /// pass by pass); climb (walks over orders)
     #[arg(long, value_name = "NAME", value_parser = backend, help_heading = "Search")]
     backend: Option<String>,

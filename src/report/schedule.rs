@@ -21,6 +21,11 @@ fn number(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
+/// Memory: activations where a question counts them, bytes where a plan does, of which there are many more.
+fn memory(value: f64) -> String {
+    if value.abs() >= 1e6 { format!("{:.2} GB", value / 1e9) } else { number(value) }
+}
+
 /// A judged schedule; `answer` says how it was found.
 pub fn schedule(schedule: &Schedule, judged: &Judged, answer: Option<&ScheduleAnswer>, style: Style) -> String {
     let mut text = String::new();
@@ -38,7 +43,7 @@ pub fn schedule(schedule: &Schedule, judged: &Judged, answer: Option<&ScheduleAn
         number(judged.makespan),
         number(judged.span),
         percent(judged.bubble),
-        number(judged.peak_memory.iter().copied().fold(0.0, f64::max))
+        memory(judged.peak_memory.iter().copied().fold(0.0, f64::max))
     );
     let what = if judged.objective == Objective::Makespan { "makespan" } else { "span" };
     if judged.optimal {
@@ -89,7 +94,7 @@ fn compared(text: &mut String, answer: &ScheduleAnswer, what: &str, style: Style
         [("schedule", Align::Left), ("makespan", Align::Right), ("span", Align::Right), ("peak", Align::Right)];
     let mut table = Table::new(&[&columns[..], &[("shape", Align::Left)]].concat());
     for known in answer.compared.iter().take(SHOWN_KNOWN) {
-        let numbers = [known.makespan, known.span, known.peak].map(number);
+        let numbers = [number(known.makespan), number(known.span), memory(known.peak)];
         table.row(std::iter::once(known.name.clone()).chain(numbers).chain([known.shape.clone()]));
     }
     text.push_str(&table.render(style));
@@ -101,16 +106,11 @@ fn devices(text: &mut String, judged: &Judged, style: Style) {
     let mut table = Table::new(&[&columns[..], &[("held by", Align::Left)]].concat());
     for (d, device) in judged.devices.iter().take(SHOWN_DEVICES).enumerate() {
         let held: Vec<String> =
-            device.held_by.iter().map(|(x, held)| format!("stage {x}: {}", number(*held))).collect();
-        let numbers = [
-            device.busy,
-            device.idle_warm_up,
-            device.idle_steady,
-            device.idle_cool_down,
-            device.idle_after,
-            device.peak_memory,
-        ];
-        table.row(std::iter::once(d.to_string()).chain(numbers.map(number)).chain([held.join(", ")]));
+            device.held_by.iter().map(|(x, held)| format!("stage {x}: {}", memory(*held))).collect();
+        let times = [device.busy, device.idle_warm_up, device.idle_steady, device.idle_cool_down, device.idle_after]
+            .map(number);
+        let peak = [memory(device.peak_memory), held.join(", ")];
+        table.row(std::iter::once(d.to_string()).chain(times).chain(peak));
     }
     let _ = writeln!(text, "\ntime of each device, idle time by cause:");
     text.push_str(&table.render(style));
