@@ -252,7 +252,7 @@ pub const GENETIC: Page = Page {
             "one of each kind; 4 to 8 in Alba and Tomassini 2002, who had no budgets of thousands (measured, 2026-11)",
         )
         .within(Range::Whole(1, 8)),
-        parameter("population", "members of each; fewer where the budget is below ten generations", "this engine")
+        parameter("population", "members of each; fewer where the budget is below fifty generations", "this engine")
             .within(Range::Whole(10, 120)),
         parameter("offspring", "children of a steady-state island per generation", "this engine")
             .within(Range::Whole(4, 64)),
