@@ -68,7 +68,7 @@ pub struct Set {
     pub errors: Errors,
     /// Mean over questions of the rank correlation of rival plans, weighted by their number; questions of at least three.
     pub kendall_tau: Option<f64>,
-    /// What no prediction of these rows can beat, where some are priced alike.
+    /// What is left of errors where rows are priced alike.
     pub noise: Option<Repeats>,
     /// Share of measurements within the predictions' intervals.
     pub coverage: Option<f64>,

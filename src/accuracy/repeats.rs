@@ -1,5 +1,5 @@
 //! What no price can tell apart: runs of one question that were priced alike, and how far their measurements lie from each
-//! other. No prediction of such runs errs less than their median, and none ranks them better.
+//! other. Whatever single number is predicted for them errs by some of that.
 
 use super::compare::{Compared, tau_by_question};
 use super::statistics::quantile;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub struct Repeats {
     /// Rows whose price is that of another row of their question.
     pub rows: usize,
-    /// Mean size of the errors that predicting the median of each price's measurements makes on them.
+    /// Mean size of the errors that the best single number for each price makes on them: the least there can be.
     pub mape: f64,
     /// [`super::Set::kendall_tau`] of all rows if every price's median were predicted.
     pub kendall_tau: Option<f64>,
@@ -29,9 +29,10 @@ pub(super) fn repeats(rows: &[&Compared]) -> Option<Repeats> {
     if count == 0 {
         return None;
     }
+    // A sum of sizes that are linear between measurements is least at one of them.
     let errors = |measured: &Vec<f64>| {
-        let median = quantile(measured, 0.5);
-        measured.iter().map(|m| (median / m - 1.0).abs()).sum::<f64>()
+        let of = |p: &f64| measured.iter().map(|m| (p / m - 1.0).abs()).sum::<f64>();
+        measured.iter().map(of).fold(f64::INFINITY, f64::min)
     };
     let medians = rows.iter().map(|row| {
         let median = quantile(&alike[&(row.question.as_str(), row.predicted.to_bits())], 0.5);
@@ -64,11 +65,11 @@ mod tests {
     }
 
     #[test]
-    fn rows_priced_alike_are_as_good_as_their_median() {
+    fn rows_priced_alike_err_by_what_no_number_for_them_avoids() {
         let rows = [row("a", 1.0, 2.0), row("a", 1.0, 4.0), row("a", 3.0, 8.0), row("b", 1.0, 9.0)];
         let found = repeats(&rows.iter().collect::<Vec<_>>()).unwrap();
-        // The median of 2 and 4 is 3: errors of 1/2 and 1/4. The pair of repeats is tied, the two others agree.
-        assert_eq!((found.rows, found.mape), (2, 0.375));
+        // Of 2 and 4, predicting 2 errs by 0 and 1/2; 3 would by 1/2 and 1/4, 4 by 1 and 0. The pair is tied, the two others agree.
+        assert_eq!((found.rows, found.mape), (2, 0.25));
         let tau = found.kendall_tau.unwrap();
         assert!((tau - 2.0 / 6f64.sqrt()).abs() < 1e-12, "{tau}");
         assert_eq!(repeats(&rows[2..].iter().collect::<Vec<_>>()), None);

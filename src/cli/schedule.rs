@@ -79,8 +79,8 @@ pub(super) struct Args {
     /// Write the schedule file here; `espalier export` reads it
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
-    /// Search algorithm: auto (all of them but mcts, random and orders); genetic, mcts, nested and random (policies); blocks (building blocks); orders (tree search
-    /// pass by pass); climb (walks over orders)
+    /// Search algorithm: auto (blocks and policies, then walks); genetic, mcts, nested and random (policies); blocks
+    /// (building blocks); orders (tree search pass by pass); climb (walks over orders)
     #[arg(long, value_name = "NAME", value_parser = backend, help_heading = "Search")]
     backend: Option<String>,
     /// Seed of everything random

@@ -50,7 +50,8 @@ pub fn accuracy(sets: &[Set], style: Style) -> String {
     out.push_str(&table.render(style));
     out.push_str(&paragraph(
         "  ",
-        "noise: mean error, rows and tau of predicting the median of runs that are priced alike, which no price can beat; inside: share of measurements within the p10 to p90 of their predictions; 20 seen: mean error of the other rows when \
+        "noise: least mean error of any one number for runs that are priced alike, how many those are, and tau of their medians; \
+         inside: share of measurements within the p10 to p90 of their predictions; 20 seen: mean error of the other rows when \
          half of a set, at most 20, scales its prices; auc: crashes told from runs by their price above half of the device",
     ));
     if let Some(all) = sets.first().filter(|s| !s.left_out.is_empty()) {

@@ -162,9 +162,9 @@ enum Breed {
     NestedPolicies,
     GeneticPolicies,
 }
-/// What `auto` breeds, the share of all policies that each may make, and the share of [`POLICY_TIME`] of what is left then. Nested
-/// search beside genetic was better on 5 of 60 questions (by 0.05 to 1.1 %), worse on none (2026-11-30); it uses one thread
-/// only, so genetic search gets as much as both.
+/// What `auto` breeds, the share of all policies that each may make, and the share of [`POLICY_TIME`] of what is left then.
+/// Against genetic search alone it was shorter on 6 of 60 questions (by 0.05 to 1.0 %) and longer on 2 (0.1 and 0.5 %), in
+/// half of the time (2026-11-30). Nested search uses one thread only, so genetic search gets as much as both.
 const BREEDS: [(Breed, f64, f64); 3] =
     [(Breed::NestedBlocks, 0.25, 0.4), (Breed::NestedPolicies, 0.25, 0.5), (Breed::GeneticPolicies, 0.5, 0.6)];
 /// Solutions that walks start from.
