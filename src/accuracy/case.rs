@@ -4,7 +4,7 @@ use super::conventions::{self, Conventions};
 use super::layout::{self, Cut, Degrees};
 use super::left_out::LeftOut;
 use super::table::Row;
-use super::{known, machine, megatron};
+use super::{cells, known, machine, megatron};
 use crate::cluster::Pool;
 use crate::cost::CostOptions;
 use crate::estimate::{Estimate, EstimateError, Estimator};
@@ -97,6 +97,7 @@ impl Case {
     /// # Errors
     /// As [`Case::read`].
     pub fn with(row: &Row, constants: Constants) -> Result<Self, LeftOut> {
+        cells::readable(row)?;
         if row.flag("usable") == Some(false) {
             return Err(LeftOut::Unusable);
         }
@@ -111,7 +112,7 @@ impl Case {
         let model = shape.model(row.or_blank("model_name"));
         let spine = Spine::new(&model, &job);
         let plan = layout::plan(&degrees(row, &job, &pool, &software)?, &spine)?;
-        let crashed = crashed(row);
+        let crashed = cells::crashed(row);
         let case = Self {
             id: row.or_blank("id").to_owned(),
             source: row.or_blank("source").to_owned(),
@@ -168,10 +169,6 @@ impl Case {
             Rank::Ends => first.max(last),
         }
     }
-}
-
-fn crashed(row: &Row) -> bool {
-    row.text("oom").is_some_and(|text| text != "False")
 }
 
 fn iteration(row: &Row, job: &Job, pool: &Pool) -> Option<f64> {

@@ -1,6 +1,7 @@
 //! Predictions against measurements, over a table and by group.
 
 use super::case::{Case, Constants, Peak, Rank};
+use super::cells::BadRow;
 use super::left_out::LeftOut;
 use super::repeats::{Repeats, repeats};
 use super::statistics::{Errors, auc, errors, kendall_tau, quantile, winkler};
@@ -180,6 +181,8 @@ pub struct Row1 {
     pub gpu: String,
     /// Framework as written.
     pub framework: String,
+    /// Its line in the file.
+    pub line: usize,
 }
 
 fn question(case: &Case) -> String {
@@ -277,7 +280,13 @@ pub fn compare(rows: &[Row], quantity: Quantity, constants: Constants) -> Compar
             Err(why) => {
                 let cell = |column: &str| row.or_blank(column).to_owned();
                 let kept =
-                    Row1 { id: cell("id"), source: cell("source"), gpu: cell("gpu"), framework: cell("framework") };
+                    Row1 {
+                    id: cell("id"),
+                    source: cell("source"),
+                    gpu: cell("gpu"),
+                    framework: cell("framework"),
+                    line: row.line,
+                };
                 comparison.left_out.push((kept, why));
             }
         }
@@ -306,6 +315,26 @@ pub(super) fn tau_by_question<'a>(pairs: impl Iterator<Item = (&'a str, (f64, f6
 }
 
 impl Comparison {
+    /// Rows with a cell that holds no value of its column.
+    pub fn unreadable(&self) -> Vec<BadRow> {
+        let bad = |(row, why): &(Row1, LeftOut)| match why {
+            LeftOut::Unreadable(cell) => Some(BadRow { id: row.id.clone(), line: row.line, cell: cell.clone() }),
+            _ => None,
+        };
+        self.left_out.iter().filter_map(bad).collect()
+    }
+
+    /// Reasons for which rows are left out, the most frequent first.
+    pub fn reasons(&self) -> Vec<(String, usize)> {
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for (_, why) in &self.left_out {
+            *counts.entry(why.to_string()).or_default() += 1;
+        }
+        let mut reasons: Vec<(String, usize)> = counts.into_iter().collect();
+        reasons.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
+        reasons
+    }
+
     /// Figures of all rows together and of each group.
     pub fn sets(&self, by: By, quantity: Quantity) -> Vec<Set> {
         let of_row = |row: &Compared| match by {
@@ -315,7 +344,7 @@ impl Comparison {
         };
         let of_left = |row: &Row1| match by {
             By::Source => row.source.clone(),
-            By::Gpu => row.gpu.clone(),
+            By::Gpu => super::machine::device(&row.gpu).unwrap_or(&row.gpu).to_owned(),
             By::Framework => super::conventions::framework(&row.framework).unwrap_or(&row.framework).to_owned(),
         };
         let of_full = |row: &Full| match by {
@@ -351,11 +380,7 @@ impl Comparison {
             }
         };
         let all: Vec<&Compared> = self.rows.iter().collect();
-        let mut reasons = BTreeMap::new();
-        for (_, why) in &self.left_out {
-            *reasons.entry(why.to_string()).or_default() += 1;
-        }
-        let mut sets = vec![set("all".to_owned(), &all, reasons)];
+        let mut sets = vec![set("all".to_owned(), &all, self.reasons().into_iter().collect())];
         sets.extend(groups.into_iter().map(|(name, (rows, left_out))| set(name, &rows, left_out)));
         sets
     }

@@ -3,6 +3,7 @@
 //! Read off the frameworks' documentation and code (2026-11): Megatron-LM (`docs/`, `arguments.py`), DeepSpeed (`docs/_pages/
 //! config-json.md`), NeMo and Megatron-Bridge (recipes' defaults), Nanotron (`config/`), Composer and PyTorch FSDP.
 
+use super::cells::Unreadable;
 use super::layout::Cut;
 use super::left_out::LeftOut;
 use super::megatron::Arguments;
@@ -51,7 +52,8 @@ pub enum Generation {
     Later,
 }
 
-fn generation(gpu: &str) -> Generation {
+/// The generation of a device by its name.
+pub fn generation(gpu: &str) -> Generation {
     match gpu {
         _ if ["H1", "H2", "H8", "GH"].iter().any(|p| gpu.starts_with(p)) => Generation::Hopper,
         _ if ["B1", "B2", "B3", "GB"].iter().any(|p| gpu.starts_with(p)) => Generation::Later,
@@ -322,7 +324,7 @@ fn zero(row: &Row) -> Result<u8, LeftOut> {
         () if has(&["fsdp", "full_shard", "zero-3", "zero3", "gemini"]) => Ok(3),
         () if has(&["distributed optimizer", "distributedoptimizer", "zero-1", "zero1", "optimizer shard"]) => Ok(1),
         () if has(&["none", "zero-0", "ddp"]) => Ok(0),
-        () => Err(LeftOut::Unknown("zero_fsdp")),
+        () => Err(LeftOut::Unreadable(Unreadable::new("zero_fsdp", text, "none, ZeRO-0 to ZeRO-3, FSDP, ..."))),
     }
 }
 
@@ -341,8 +343,12 @@ fn recompute(text: Option<&str>, framework: &str) -> Result<Recomputed, LeftOut>
         let digits: String = rest.chars().filter(char::is_ascii_digit).collect();
         return Ok((Recompute::Full, digits.parse().ok(), None));
     }
-    if lower.contains("fraction") || lower.contains("partial") || !lower.starts_with("selective") {
+    if lower.contains("fraction") || lower.contains("partial") {
         return Err(LeftOut::Software("recomputing a part of the layers"));
+    }
+    if !lower.starts_with("selective") {
+        let expected = "none, full, full (N layers), selective or selective: modules";
+        return Err(LeftOut::Unreadable(Unreadable::new("recompute", text, expected)));
     }
     let modules = lower.split_once(':').map_or("core_attn", |(_, m)| m);
     let selective = selective(modules);

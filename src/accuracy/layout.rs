@@ -97,6 +97,11 @@ pub fn plan(degrees: &Degrees, spine: &Spine) -> Result<Plan, LeftOut> {
     let kind = |part: usize| spine.class_of(part).kind;
     let layers = (0..spine.parts.len()).filter(|p| kind(*p) == PartKind::Layer).count() as u64;
     let chunks = u64::from(degrees.pipeline) * u64::from(degrees.chunks);
+    // A stage or a chunk holds a layer, the embedding or the head; the slack is that of frameworks that keep more apart.
+    if chunks > layers + 4 {
+        let by_work = matches!(degrees.cut, Cut::ByWork { .. });
+        return Err(if by_work { LeftOut::EmptyStage } else { LeftOut::Cut });
+    }
     let counts = deal(layers, chunks, &degrees.cut)?;
     // The head stands on the last chunk, unless cast and loss have that for themselves.
     let head_on = match degrees.cut {

@@ -1,5 +1,6 @@
 //! Why a row cannot be compared.
 
+use super::cells::Unreadable;
 use serde::Serialize;
 use std::fmt;
 
@@ -7,6 +8,8 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeftOut {
+    /// A cell that holds no value of its column.
+    Unreadable(Unreadable),
     /// The table itself marks it as unusable.
     Unusable,
     /// A column that decides the price is empty.
@@ -19,6 +22,8 @@ pub enum LeftOut {
     Mixed,
     /// No device of that name is known, or its rates are not published.
     Device,
+    /// On another device than the one that is asked for: the run's, and that one.
+    OtherDevice(String, String),
     /// The layers are of a kind that is not modelled.
     Architecture,
     /// A way of running that is not modelled.
@@ -36,12 +41,14 @@ pub enum LeftOut {
 impl fmt::Display for LeftOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Unreadable(_) => f.write_str("unreadable: a cell holds no value of its column"),
             Self::Unusable => f.write_str("marked unusable by the table"),
             Self::Unknown(column) => write!(f, "{column} not stated"),
             Self::Crashed => f.write_str("crashed: nothing measured"),
             Self::NotMeasured => f.write_str("not measured"),
             Self::Mixed => f.write_str("devices of several kinds"),
             Self::Device => f.write_str("device not known"),
+            Self::OtherDevice(own, asked) => write!(f, "ran on {own}, the cluster has {asked}"),
             Self::Architecture => f.write_str("layers of a kind that is not modelled"),
             Self::Software(what) => write!(f, "{what} is not modelled"),
             Self::Cut => f.write_str("uneven pipeline cut not stated"),

@@ -3,6 +3,8 @@
 //! Megatron-LM prints `elapsed time per iteration (ms): 1234.5`, torchtitan `step: 10 ... tps: 5,678` (tokens per second and
 //! device), NeMo `train_step_timing in s: 1.23`. Other lines are passed over.
 
+use super::calibrate::Skipped;
+
 /// What a line says.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Said {
@@ -19,6 +21,32 @@ pub struct Times {
     pub unreadable: Vec<usize>,
     /// Lines of other runs in the same log: another number of iterations in all, or another global batch.
     pub other_runs: Vec<usize>,
+    /// Of every second its line, by number from 1.
+    pub lines: Vec<usize>,
+    /// Lines that speak of a time and are not used, with what they say and why.
+    pub skipped: Vec<Skipped>,
+}
+
+impl Times {
+    /// Seconds without a log: a line each.
+    pub fn of(seconds: &[f64]) -> Self {
+        Self { seconds: seconds.to_vec(), lines: (1..=seconds.len()).collect(), ..Self::default() }
+    }
+
+    /// How a sample is called.
+    pub fn name(&self, sample: usize) -> String {
+        self.lines.get(sample).map_or_else(|| format!("sample {}", sample + 1), |line| format!("line {line}"))
+    }
+}
+
+/// Characters of a line that are quoted from where it speaks of a time.
+const QUOTED: usize = 48;
+
+/// What a line says of a time, in its own words.
+fn quote(line: &str) -> String {
+    let at = ["elapsed time", "train_step_timing", " tps"].iter().filter_map(|mark| line.find(mark)).min().unwrap_or(0);
+    let said = line[at..].split(" |").next().unwrap_or_default();
+    said.trim().chars().take(QUOTED).collect()
 }
 
 fn number_after(line: &str, mark: &str) -> Option<Option<f64>> {
@@ -54,12 +82,12 @@ fn said(line: &str) -> Option<Option<Said>> {
 /// What tells runs in one log apart: iterations in all (of `iteration 10/ 100`) and the global batch.
 fn run_of(line: &str) -> (Option<u64>, Option<u64>) {
     let whole = |text: &str| {
-        let digits: String = text.trim_start_matches([':', ' ']).chars().take_while(char::is_ascii_digit).collect();
+        let digits: String = text.trim_start_matches([':', ' ', '=']).chars().take_while(char::is_ascii_digit).collect();
         digits.parse::<u64>().ok()
     };
     let total = line.find("iteration ").and_then(|at| line[at..].split_once('/')).and_then(|(_, rest)| whole(rest));
-    let mark = "global batch size";
-    (total, line.find(mark).and_then(|at| whole(&line[at + mark.len()..])))
+    let batch = |mark: &str| line.find(mark).and_then(|at| whole(&line[at + mark.len()..]));
+    (total, batch("global batch size").or_else(|| batch("global_batch_size")))
 }
 
 /// Reads a log of a run that trains `tokens_per_device` tokens a step on each device, `batch` sequences in all. Of several runs
@@ -74,12 +102,21 @@ pub fn times(text: &str, tokens_per_device: f64, batch: u64) -> Times {
         let cut = cut_off && i + 1 == count && line.ends_with(|c: char| c.is_ascii_digit() || c == '.' || c == ',');
         match said(line) {
             None => {}
-            Some(None) => times.unreadable.push(i + 1),
-            Some(Some(_)) if cut => times.unreadable.push(i + 1),
+            Some(None) => {
+                times.unreadable.push(i + 1);
+                let why = "no positive, finite number in ms or s, or of tokens per second";
+                times.skipped.push(Skipped::new(format!("line {}", i + 1), quote(line), why));
+            }
+            Some(Some(_)) if cut => {
+                times.unreadable.push(i + 1);
+                times.skipped.push(Skipped::new(format!("line {}", i + 1), quote(line), "cut off: digits may be missing"));
+            }
             Some(Some(said)) => {
                 let (total, stated) = run_of(line);
-                if stated.is_some_and(|stated| stated != batch) {
+                if let Some(other) = stated.filter(|stated| *stated != batch) {
                     times.other_runs.push(i + 1);
+                    let why = format!("another global batch than the plan's {batch}");
+                    times.skipped.push(Skipped::new(format!("line {}", i + 1), format!("global batch size {other}"), why));
                     continue;
                 }
                 let seconds = match said {
@@ -95,8 +132,11 @@ pub fn times(text: &str, tokens_per_device: f64, batch: u64) -> Times {
     for (line, total, seconds) in &found {
         if *total == longest {
             times.seconds.push(*seconds);
+            times.lines.push(*line);
         } else {
             times.other_runs.push(*line);
+            let value = total.map_or("no number of iterations".to_owned(), |n| format!("a run of {n} iterations"));
+            times.skipped.push(Skipped::new(format!("line {line}"), value, "of another run in the same log"));
         }
     }
     times.other_runs.sort_unstable();
@@ -137,6 +177,8 @@ mod tests {
         let text = [line(100, 8, 1000.0), line(100, 16, 2000.0), line(500, 8, 1500.0), line(500, 8, 1501.0)].concat();
         let found = times(&text, 1.0, 8);
         assert_eq!((found.seconds, found.other_runs), (vec![1.5, 1.501], vec![1, 2]));
-        assert_eq!(times(&text, 1.0, 32).other_runs, [1, 2, 3, 4]);
+        let none = times(&text, 1.0, 32);
+        assert_eq!(none.other_runs, [1, 2, 3, 4]);
+        assert!(none.skipped[0].value.ends_with("8") && none.skipped[0].why.contains("plan's 32"), "{:?}", none.skipped);
     }
 }

@@ -34,6 +34,13 @@ static AROUND: &[(&str, &str)] = &[
     ("L40S", "l40sx8"),
 ];
 
+/// Our name of the device that a table's words mean.
+pub fn device(text: &str) -> Option<&'static str> {
+    let plain = text.split('(').next().unwrap_or(text).trim();
+    let found = devices::find(plain).ok()?;
+    devices::names().find(|name| *name == found.name)
+}
+
 /// The pool of a row.
 ///
 /// # Errors

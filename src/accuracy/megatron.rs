@@ -3,12 +3,14 @@
 //! Defaults are those of `megatron/training/arguments.py` (read 2026-11): `ffn_hidden_size` 4h, or 2/3 of that in multiples of
 //! 64 with SwiGLU; dropout 0.1; learned positions; tied embeddings; the GPT-2 vocabulary of 50,257 where none is given.
 
+use super::cells::within;
 use super::conventions::{Conventions, Generation};
 use super::layout::Cut;
 use super::left_out::LeftOut;
 use super::shape::{Latent, Mixture, Shape};
 use super::table::Row;
 use crate::job::Storage;
+use crate::model::fields::MAX_LAYERS;
 use crate::model::ops::NormKind;
 use crate::plan::Recompute;
 use serde_json::{Map, Value};
@@ -95,14 +97,15 @@ impl Arguments {
         if ["t5/", "multimodal", "mimo/", "hybrid/", "retro/"].iter().any(|other| name.starts_with(other)) {
             return Err(LeftOut::Architecture);
         }
-        let need = |name: &str, what: &'static str| self.count(name).ok_or(LeftOut::Unknown(what));
+        let need = |name: &str, what: &'static str| within(what, self.count(name).ok_or(LeftOut::Unknown(what))?);
+        let or = |name: &str, what: &'static str, usual: u64| within(what, self.count(name).unwrap_or(usual));
         let layers = need("num-layers", "layers")?;
         let hidden = need("hidden-size", "hidden")?;
         let heads = need("num-attention-heads", "heads")?;
         let gated = self.on("swiglu");
-        let ffn = self.count("ffn-hidden-size").unwrap_or(if gated { 8 * hidden / 3 / 64 * 64 } else { 4 * hidden });
+        let ffn = or("ffn-hidden-size", "ffn", if gated { 8 * hidden / 3 / 64 * 64 } else { 4 * hidden })?;
         let kv_heads = match self.count("num-query-groups") {
-            Some(groups) if self.on("group-query-attention") => groups,
+            Some(groups) if self.on("group-query-attention") => within("kv_heads", groups)?,
             _ => heads,
         };
         let latent = self.on("multi-latent-attention").then(|| Latent {
@@ -120,7 +123,7 @@ impl Arguments {
             hidden,
             heads,
             kv_heads,
-            head_dim: self.count("kv-channels").unwrap_or(hidden / heads.max(1)),
+            head_dim: or("kv-channels", "hidden", hidden / heads.max(1))?,
             latent,
             qk_norm: self.on("qk-layernorm"),
             ffn,
@@ -129,11 +132,11 @@ impl Arguments {
             norm: if rms { NormKind::Scale } else { NormKind::ScaleAndBias },
             mixture: self.mixture(layers, ffn)?,
             window: None,
-            vocab: self.count("vocab-size").unwrap_or(if bert { 30_522 } else { GPT2_VOCABULARY }),
+            vocab: or("vocab-size", "vocab", if bert { 30_522 } else { GPT2_VOCABULARY })?,
             tied: !self.on("untie-embeddings-and-output-weights"),
             positions: if learned { self.count("max-position-embeddings") } else { None },
             rotary: !learned,
-            mtp: self.count("mtp-num-layers").unwrap_or(0),
+            mtp: self.count("mtp-num-layers").filter(|n| *n > 0).map_or(Ok(0), |n| within("layers", n))?,
             bidirectional: bert,
         })
     }
@@ -143,10 +146,10 @@ impl Arguments {
         let pattern = self.text("moe-layer-freq").unwrap_or_else(|| "1".to_owned());
         let layers = moe_layers(&pattern, layers).ok_or(LeftOut::Architecture)?;
         Ok(Some(Mixture {
-            experts,
-            top_k: self.count("moe-router-topk").unwrap_or(2),
-            ffn: self.count("moe-ffn-hidden-size").unwrap_or(ffn),
-            shared: self.count("moe-shared-expert-intermediate-size").unwrap_or(0),
+            experts: within("moe_experts", experts)?,
+            top_k: within("moe_topk", self.count("moe-router-topk").unwrap_or(2))?,
+            ffn: within("moe_ffn", self.count("moe-ffn-hidden-size").unwrap_or(ffn))?,
+            shared: within("moe_ffn", self.count("moe-shared-expert-intermediate-size").unwrap_or(0))?,
             layers,
         }))
     }
@@ -210,8 +213,8 @@ impl Arguments {
             (None, None) => Ok(None),
             _ => {
                 let ends = u64::from(first.is_some()) + u64::from(last.is_some());
-                let middle = layers.checked_sub(first.unwrap_or(0) + last.unwrap_or(0)).ok_or(LeftOut::Inconsistent)?;
-                let inner = stages.checked_sub(ends).filter(|n| *n > 0).ok_or(LeftOut::Cut)?;
+                let middle = layers.checked_sub(first.unwrap_or(0).saturating_add(last.unwrap_or(0))).ok_or(LeftOut::Inconsistent)?;
+                let inner = stages.checked_sub(ends).filter(|n| (1..=MAX_LAYERS).contains(n)).ok_or(LeftOut::Cut)?;
                 if !middle.is_multiple_of(inner) {
                     return Err(LeftOut::Cut);
                 }
@@ -244,8 +247,13 @@ fn moe_layers(pattern: &str, layers: u64) -> Option<Vec<bool>> {
     let mut list = Vec::new();
     for run in pattern.trim_matches(['(', ')']).split('+') {
         let (value, times) = run.trim().split_once('*').unwrap_or((run.trim(), "1"));
+        // No pattern is longer than the layers that it is of.
+        let times = times.trim().parse::<usize>().ok().filter(|n| *n as u64 <= layers)?;
         for value in value.trim_matches(['[', ']']).split(',') {
-            list.extend(vec![value.trim() == "1"; times.trim().parse::<usize>().ok()?]);
+            if list.len() as u64 > layers {
+                return None;
+            }
+            list.extend(vec![value.trim() == "1"; times]);
         }
     }
     (list.len() as u64 == layers).then_some(list)

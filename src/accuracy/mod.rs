@@ -5,6 +5,7 @@
 
 pub mod calibrate;
 pub mod case;
+pub mod cells;
 pub mod compare;
 pub mod conventions;
 pub mod held_out;

@@ -6,12 +6,13 @@
 //! largest micro-batch.
 
 use super::case::Case;
+use super::cells::{self, BadRow, Unreadable};
 use super::left_out::LeftOut;
 use super::table::Row;
 use rayon::prelude::*;
 use serde::Serialize;
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A group of rivals.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -72,6 +73,10 @@ pub struct Regret {
     pub mean_regret: f64,
     /// Choices that crashed.
     pub crash_picks: usize,
+    /// Groups that are left out, and names in groups that are passed over, with the reason.
+    pub unreadable: Vec<BadRow>,
+    /// Rivals that are left out: rows with a cell that holds no value of its column.
+    pub unreadable_runs: Vec<BadRow>,
 }
 
 /// A rival: what it was worth, and our price of it.
@@ -92,7 +97,7 @@ struct Price {
 }
 
 fn rival(row: &Row) -> Rival {
-    let crashed = row.text("oom").is_some_and(|t| t != "False");
+    let crashed = cells::crashed(row);
     let rate = || {
         row.number("tokens_per_s_per_gpu").or_else(|| row.number("derived_tokens_per_s_per_gpu")).filter(|r| *r > 0.0)
     };
@@ -150,14 +155,61 @@ fn judge(name: &str, source: &str, rivals: &[Rival]) -> Option<Group> {
     })
 }
 
+/// A group with the runs that it names.
+type Members<'a> = (&'a Row, Vec<&'a Row>);
+
+/// Every group with its runs, each once; names that are no run's or come twice, and groups that come twice, are told instead.
+fn members<'a>(groups: &'a [Row], by_id: &BTreeMap<&str, &'a Row>) -> (Vec<Members<'a>>, Vec<BadRow>) {
+    let mut bad = Vec::new();
+    let mut seen: BTreeMap<Vec<&str>, &str> = BTreeMap::new();
+    let mut names: BTreeSet<&str> = BTreeSet::new();
+    let mut members = Vec::new();
+    for group in groups {
+        let name = group.or_blank("group");
+        let mut tell = |column: &str, found: &str, expected: String| {
+            let cell = Unreadable::new(column, found, expected);
+            bad.push(BadRow { id: name.to_owned(), line: group.line, cell });
+        };
+        let mut ids: Vec<&str> = Vec::new();
+        for id in group.or_blank("row_ids").split(';').map(str::trim).filter(|id| !id.is_empty()) {
+            if ids.contains(&id) {
+                tell("row_ids", id, "every run once in a group".to_owned());
+            } else if !by_id.contains_key(id) {
+                tell("row_ids", id, "the id of a row of the table of runs".to_owned());
+            } else {
+                ids.push(id);
+            }
+        }
+        if ids.is_empty() {
+            tell("row_ids", group.or_blank("row_ids"), "ids of runs, separated by `;`".to_owned());
+            continue;
+        }
+        let mut sorted = ids.clone();
+        sorted.sort_unstable();
+        if !name.is_empty() && !names.insert(name) {
+            tell("group", name, "every group once; the later one is left out".to_owned());
+            continue;
+        }
+        if let Some(earlier) = seen.insert(sorted, name) {
+            tell("row_ids", group.or_blank("row_ids"), format!("other runs than group `{earlier}` has; it is left out"));
+            continue;
+        }
+        members.push((group, ids.iter().filter_map(|id| by_id.get(id).copied()).collect()));
+    }
+    (members, bad)
+}
+
 /// Regret over the groups of a table whose rows name those of `runs` in `row_ids`.
 pub fn regret(groups: &[Row], runs: &[Row]) -> Regret {
-    let by_id: BTreeMap<&str, &Row> = runs.iter().filter_map(|row| Some((row.text("id")?, row))).collect();
-    let judged: Vec<(String, Option<Group>)> = groups
+    let unreadable_runs = cells::unreadable(runs);
+    let bad: BTreeSet<usize> = unreadable_runs.iter().map(|row| row.line).collect();
+    let named = runs.iter().filter(|row| row.repeats.is_none());
+    let by_id: BTreeMap<&str, &Row> = named.filter_map(|row| Some((row.text("id")?, row))).collect();
+    let (members, unreadable) = members(groups, &by_id);
+    let judged: Vec<(String, Option<Group>)> = members
         .par_iter()
-        .map(|group| {
-            let ids = group.or_blank("row_ids").split(';').map(str::trim);
-            let rivals: Vec<Rival> = ids.filter_map(|id| by_id.get(id)).map(|row| rival(row)).collect();
+        .map(|(group, rows)| {
+            let rivals: Vec<Rival> = rows.iter().filter(|row| !bad.contains(&row.line)).map(|row| rival(row)).collect();
             let source = group.or_blank("source");
             (source.to_owned(), judge(group.or_blank("group"), source, &rivals))
         })
@@ -195,6 +247,8 @@ pub fn regret(groups: &[Row], runs: &[Row]) -> Regret {
         crash_picks: all.iter().filter(|g| g.crashed).count(),
         groups: all,
         by_source,
+        unreadable,
+        unreadable_runs,
     }
 }
 
@@ -216,6 +270,23 @@ mod tests {
         assert!((group.random - 0.4).abs() < 1e-12 && !group.crashed);
         let crash = judge("g", "s", &[rival("a", 100.0, 2.0, true), rival("c", 0.0, 0.5, true)]).unwrap();
         assert!(crash.crashed && crash.regret == 1.0);
+    }
+
+    #[test]
+    fn names_that_are_no_runs_and_groups_that_come_twice_are_told() {
+        let runs = super::super::table::parse("id\na\nb\nc\n").unwrap();
+        let groups = super::super::table::parse(
+            "group,source,row_ids\ng,s,a;b;nosuchrow;b\ng,s,a;c\nh,s,b;a\ni,s,nothing\nj,s,c;a\n",
+        )
+        .unwrap();
+        let by_id = runs.iter().map(|row| (row.text("id").unwrap(), row)).collect();
+        let (members, bad) = members(&groups, &by_id);
+        let names: Vec<&str> = members.iter().map(|(group, _)| group.or_blank("group")).collect();
+        assert_eq!((names, members[0].1.len()), (vec!["g", "j"], 2));
+        let found: Vec<(&str, &str)> = bad.iter().map(|b| (b.id.as_str(), b.cell.found.as_str())).collect();
+        let expected =
+            [("g", "nosuchrow"), ("g", "b"), ("g", "g"), ("h", "b;a"), ("i", "nothing"), ("i", "nothing")];
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -11,13 +11,15 @@ pub struct Row {
     cells: BTreeMap<String, String>,
     /// Line of the file on which it starts, from 1.
     pub line: usize,
+    /// Line of an earlier row of the same `id`.
+    pub repeats: Option<usize>,
 }
 
 impl Row {
     /// A row of the given cells.
     pub fn new<'a>(cells: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let filled = cells.into_iter().filter(|(_, value)| !value.trim().is_empty());
-        Self { cells: filled.map(|(k, v)| (k.to_owned(), v.trim().to_owned())).collect(), line: 0 }
+        Self { cells: filled.map(|(k, v)| (k.to_owned(), v.trim().to_owned())).collect(), ..Self::default() }
     }
 
     /// The cell of a column, if it is filled.
@@ -62,7 +64,8 @@ pub fn load(path: &Path) -> Result<Vec<Row>, InputError> {
 /// Fills the empty cells of `rows` from those of `others` with the same `id`: a table of memory says less of a run than the
 /// table of runs beside it.
 pub fn complete(rows: &mut [Row], others: &[Row]) {
-    let by_id: BTreeMap<&str, &Row> = others.iter().filter_map(|row| Some((row.text("id")?, row))).collect();
+    let named = others.iter().filter(|row| row.repeats.is_none());
+    let by_id: BTreeMap<&str, &Row> = named.filter_map(|row| Some((row.text("id")?, row))).collect();
     for row in rows {
         let Some(other) = row.text("id").and_then(|id| by_id.get(id)) else { continue };
         for (column, value) in &other.cells {
@@ -80,7 +83,13 @@ pub fn parse(text: &str) -> Result<Vec<Row>, InputError> {
     let Some((_, header)) = records.next().transpose()? else {
         return Err(InputError::new(Kind::Syntax).found("an empty file").expected("a header and rows"));
     };
-    let mut rows = Vec::new();
+    for (i, name) in header.iter().map(|name| name.trim()).enumerate() {
+        if !name.is_empty() && header[..i].iter().any(|earlier| earlier.trim() == name) {
+            return Err(InputError::new(Kind::Inconsistent).at(name).found("two columns").expected("one of that name"));
+        }
+    }
+    let mut rows: Vec<Row> = Vec::new();
+    let mut first: BTreeMap<String, usize> = BTreeMap::new();
     for record in records {
         let (line, cells) = record?;
         if cells.len() != header.len() {
@@ -88,8 +97,13 @@ pub fn parse(text: &str) -> Result<Vec<Row>, InputError> {
             let error = InputError::new(Kind::Syntax).at(format!("line {line}")).found(found);
             return Err(error.expected(format!("{} as in the header", header.len())));
         }
-        let pairs = header.iter().map(String::as_str).zip(cells.iter().map(String::as_str));
-        rows.push(Row { line, ..Row::new(pairs) });
+        let pairs = header.iter().map(|name| name.trim()).zip(cells.iter().map(String::as_str));
+        let row = Row::new(pairs);
+        let repeats = row.text("id").and_then(|id| first.get(id).copied());
+        if let (None, Some(id)) = (repeats, row.text("id")) {
+            first.insert(id.to_owned(), line);
+        }
+        rows.push(Row { line, repeats, ..row });
     }
     Ok(rows)
 }
@@ -162,6 +176,13 @@ mod tests {
         let mut rows = [Row::new([("id", "x"), ("tp", "2")]), Row::new([("id", "y")])];
         complete(&mut rows, &[Row::new([("id", "x"), ("tp", "4"), ("pp", "8")])]);
         assert_eq!((rows[0].count("tp"), rows[0].count("pp"), rows[1].count("pp")), (Some(2), Some(8), None));
+    }
+
+    #[test]
+    fn rows_of_one_name_and_columns_of_one_name_are_seen() {
+        let rows = parse("id,a\nx,1\ny,2\nx,3\n,4\n,5\n").unwrap();
+        assert_eq!(rows.iter().map(|r| r.repeats).collect::<Vec<_>>(), [None, None, Some(2), None, None]);
+        assert_eq!(parse("a,b,a\n1,2,3\n").unwrap_err().field.as_deref(), Some("a"));
     }
 
     #[test]

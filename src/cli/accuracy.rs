@@ -1,9 +1,12 @@
 //! `espalier accuracy`: predictions against published measurements.
 
 use super::output::Output;
+use super::tables::{self, none_compared, tell};
+use super::written::{Written, may_write};
 use super::{ANSWERED, Ended, input};
+use crate::accuracy::cells::described;
 use crate::accuracy::held_out::held_out;
-use crate::accuracy::{By, Constants, Quantity, compare, table};
+use crate::accuracy::{By, Constants, Quantity, compare};
 use crate::error::{InputError, Kind};
 use crate::memo::file::replace;
 use crate::report;
@@ -33,6 +36,7 @@ enum Compared {
 
 /// Arguments of `accuracy`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = described())]
 pub(super) struct Args {
     /// Table of measured runs, one a row: a path, or `runs.csv` or `memory.csv` of the folder `measured` where
     /// ESPALIER_REFERENCE points [default: runs.csv there]
@@ -61,10 +65,13 @@ pub(super) struct Args {
 /// Runs it.
 pub(super) fn run(args: &Args, output: &Output) -> Ended {
     let data = input::published(args.data.as_deref(), "runs.csv").map_err(|e| e.at("--data"))?;
-    let mut rows = table::load(&data)?;
+    if args.rows && !output.json {
+        let error = InputError::new(Kind::Inconsistent).at("--rows").found("given without --json");
+        return Err(error.expected("--json as well: only the object has a list of rows").into());
+    }
     let beside = data.with_file_name("runs.csv");
-    if beside != data && beside.is_file() {
-        table::complete(&mut rows, &table::load(&beside)?);
+    if let Some(path) = &args.html {
+        may_write(path, Written::Page, &[&data, &beside])?;
     }
     let named_memory = data.file_stem().is_some_and(|s| s.to_string_lossy().contains("memory"));
     let quantity = match args.quantity {
@@ -73,19 +80,21 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
         None if named_memory => Quantity::Memory,
         None => Quantity::Time,
     };
-    if rows.iter().all(|r| r.text("gpu").is_none()) {
-        let error = InputError::new(Kind::MissingField).at("gpu").in_file(data.display());
-        return Err(error.expected("a table of runs with columns such as `gpu`, `layers`, `tp`, `iter_time_s`").into());
-    }
+    let rows = tables::runs(&data, quantity)?;
     let constants = if args.neutral { Constants::Neutral } else { Constants::Fitted };
     let comparison = compare(&rows, quantity, constants);
+    let unreadable = comparison.unreadable();
+    tell(&data, &unreadable, output);
+    if comparison.rows.is_empty() {
+        return Err(none_compared(&data, &comparison).into());
+    }
     let by = match args.by {
         Grouping::Source => By::Source,
         Grouping::Gpu => By::Gpu,
         Grouping::Framework => By::Framework,
     };
     let sets = comparison.sets(by, quantity);
-    let mut document = json!({ "schema": "espalier/accuracy/1", "sets": sets });
+    let mut document = json!({ "schema": "espalier/accuracy/1", "sets": sets, "unreadable": unreadable });
     let never_seen = if args.held_out { held_out(&rows, quantity) } else { Vec::new() };
     if args.held_out {
         document["held_out"] = json!(never_seen);

@@ -1,8 +1,9 @@
 //! `espalier calibrate`: a cluster file whose devices and links are as fast as the user's own runs and tests show.
 
-use super::kinds::FileKind;
 use super::output::Output;
+use super::written::{Written, may_write};
 use super::{ANSWERED, Ended, Failure, input, plan_file};
+use crate::accuracy::cells::described;
 use crate::accuracy::calibrate::links::{of_table, of_topology};
 use crate::accuracy::calibrate::runs::of_runs;
 use crate::accuracy::calibrate::{Ran, calibrate, scaled};
@@ -11,7 +12,7 @@ use crate::cluster::file::ClusterFile;
 use crate::cluster::probe::{nccl, topo};
 use crate::cluster::{Cluster, Device, Pool};
 use crate::error::{InputError, Kind};
-use crate::plan::file::{can_save, save};
+use crate::plan::file::save;
 use crate::question::ClusterSource;
 use crate::{read, report};
 use report::Measured;
@@ -20,6 +21,7 @@ use std::path::{Path, PathBuf};
 
 /// Arguments of `calibrate`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = described())]
 pub(super) struct Args {
     /// Log of a run: lines of Megatron-LM, NeMo or torchtitan
     #[arg(long, value_name = "LOG", requires = "plan")]
@@ -70,8 +72,10 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
         return undo(path, output);
     }
     if let Some(path) = &args.output {
-        can_save(path)?;
-        replaceable(path)?;
+        // Not --cluster: what stood there is kept beside it.
+        let one = [&args.log, &args.plan, &args.runs, &args.topo];
+        let inputs: Vec<&Path> = one.into_iter().flatten().chain(&args.nccl).map(PathBuf::as_path).collect();
+        may_write(path, Written::Cluster, &inputs)?;
     }
     let mut done = Done::default();
     let cluster = match (&args.log, &args.plan) {
@@ -104,7 +108,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
         let node = topo::parse(&input::text(path)?).map_err(|e| e.in_file(path.display()))?;
         let (changed, changes) = of_topology(pool, &node).map_err(|e| e.in_file(path.display()))?;
         done.changed |= !changes.is_empty();
-        done.topology = changes;
+        done.topology = Some(changes);
         *pool = changed;
     }
     for path in &args.nccl {
@@ -121,34 +125,19 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
         "changed": done.changed,
         "unreadable_lines": done.times.unreadable,
         "lines_of_other_runs": done.times.other_runs,
-        "topology": done.topology,
+        "not_used": done.times.skipped,
+        "topology": done.topology.as_deref().unwrap_or_default(),
+        "topology_agrees": done.topology.as_ref().map(Vec::is_empty),
         "measured": done.measured,
     });
     document["calibration"] = json!(done.by_log);
     output.answer(&document, |style| {
         let mut text =
             done.by_log.as_ref().map_or(String::new(), |found| report::calibration(found, &done.times, style));
-        text.push_str(&report::measured(&done.topology, &done.measured, style));
+        text.push_str(&report::measured(done.topology.as_deref(), &done.measured, style));
         text
     })?;
     Ok(ANSWERED)
-}
-
-/// Only a cluster gives way to a cluster.
-fn replaceable(path: &Path) -> Result<(), InputError> {
-    if !path.is_file() {
-        return Ok(());
-    }
-    let text = read::text(path)?;
-    let known = read::parse::<ClusterFile>(&text, &path.display().to_string());
-    if known.is_ok() || text.trim().is_empty() {
-        return Ok(());
-    }
-    let error = match FileKind::of(&text) {
-        Some(kind) if kind != FileKind::Cluster => kind.instead_of("a cluster file, or a new name", path.display()),
-        _ => InputError::new(Kind::Unwritable).in_file(path.display()).expected("a cluster file, or a new name"),
-    };
-    Err(InputError { kind: Kind::Unwritable, help: Some("it is left as it is".into()), ..error })
 }
 
 fn write(path: &Path, cluster: &Cluster) -> Result<(), Failure> {
@@ -166,7 +155,7 @@ struct Done {
     changed: bool,
     by_log: Option<crate::accuracy::calibrate::Calibration>,
     times: log::Times,
-    topology: Vec<String>,
+    topology: Option<Vec<String>>,
     measured: Vec<Measured>,
 }
 
@@ -179,10 +168,9 @@ impl Done {
         self.times = log::times(&read::text(log_path)?, each, inputs.job.global_batch);
         let name = log_path.display().to_string();
         let ran = Ran { model: &inputs.model, job: &inputs.job, pool, plan: &file.plan, cost: inputs.cost };
-        let seconds = &self.times.seconds;
-        let found = calibrate(&ran, seconds).map_err(|e| {
-            let error = InputError::new(Kind::InvalidValue).in_file(&name).found(format!("{} times", seconds.len()));
-            error.help(e)
+        let found = calibrate(&ran, &self.times).map_err(|e| {
+            let lines = self.times.seconds.len() + self.times.skipped.len();
+            InputError::new(Kind::InvalidValue).in_file(&name).found(format!("{lines} lines with times")).help(e)
         })?;
         let mut cluster = inputs.cluster.clone();
         if found.accepted {
@@ -204,10 +192,12 @@ impl Done {
         })?;
         self.changed |= found.fit.accepted;
         *pool = found.pool;
-        let left_out = (table.unusable > 0)
-            .then(|| (format!("{} lines", table.unusable), "no finite bandwidth".to_owned()))
-            .into_iter()
-            .collect();
+        let mut left_out: Vec<(String, String)> = Vec::new();
+        if table.unusable > 0 {
+            left_out.push((format!("{} lines", table.unusable), "no finite bandwidth".to_owned()));
+        }
+        let wrong = |bytes: &f64| (format!("{bytes} bytes"), "the data arrived corrupted (#wrong)".to_owned());
+        left_out.extend(table.wrong.iter().map(wrong));
         self.measured.push(Measured { file: name, fit: found.fit, left_out });
         Ok(())
     }

@@ -3,6 +3,7 @@
 use super::given::GivenArgs;
 use super::kinds::{FileKind, otherwise};
 use super::output::{Output, say};
+use super::written::{Written, may_write};
 use super::{ANSWERED, Ended, Failure, export_plan, galvatron, input, plan_file};
 use crate::error::{InputError, Kind};
 use crate::estimate::Estimator;
@@ -124,6 +125,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
         _ => schedule(args, &given)?,
     };
     if let Some(path) = &args.output {
+        may_write(path, Written::Export(&text), &[&args.file])?;
         std::fs::write(path, &text).map_err(|e| InputError::new(Kind::Unwritable).in_file(path.display()).help(e))?;
         say(&format!("written to {}", path.display()));
     }

@@ -2,6 +2,7 @@
 
 use super::given::{GivenArgs, load};
 use super::output::{Output, say};
+use super::written::{Written, may_write};
 use super::{ANSWERED, Ended, Failure, ILLEGAL};
 use crate::error::{InputError, Kind};
 use crate::export::view::View;
@@ -33,6 +34,9 @@ pub(super) fn run(
         let unwritable =
             |e: std::io::Error, path: &Path| InputError::new(Kind::Unwritable).in_file(path.display()).help(e);
         std::fs::create_dir_all(folder).map_err(|e| unwritable(e, folder))?;
+        for made in &bundle.files {
+            may_write(&folder.join(&made.name), Written::Export(&made.text), &[file])?;
+        }
         for file in &bundle.files {
             let path = folder.join(&file.name);
             std::fs::write(&path, &file.text).map_err(|e| unwritable(e, &path))?;

@@ -3,6 +3,7 @@
 use super::output::{Output, say};
 use super::progress::{Bar, interrupt};
 use super::search::{SearchArgs, threads};
+use super::written::{Written, may_write};
 use super::{ANSWERED, DOES_NOT_FIT, Ended, Failure, INTERRUPTED, input, values};
 use crate::cost::galvatron::{CostModel, Repairs};
 use crate::error::{InputError, Kind};
@@ -139,7 +140,7 @@ pub(super) fn plan(
 ) -> Ended {
     let started = Instant::now();
     if let Some(path) = save {
-        file::can_save(path)?;
+        may_write(path, Written::Plan, &[])?;
     }
     let model = args.model(folder)?;
     let space = GalvatronSpace::new(model, Partition::Even).map_err(InputError::from)?;

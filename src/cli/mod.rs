@@ -31,7 +31,9 @@ mod regret;
 mod schedule;
 mod schema;
 mod search;
+mod tables;
 mod values;
+mod written;
 mod why_not;
 
 use crate::error::InputError;

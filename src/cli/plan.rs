@@ -6,9 +6,12 @@ use super::output::{Output, say};
 use super::progress::{Bar, interrupt};
 use super::question::QuestionArgs;
 use super::search::{SearchArgs, threads};
+use super::tables::{self, tell};
+use super::written::{Written, may_write};
 use super::{ANSWERED, Ended, INTERRUPTED, input, values};
 use crate::accuracy::nearest::{Nearest, nearest};
-use crate::accuracy::table;
+use crate::accuracy::table::Row;
+use crate::accuracy::{Quantity, cells};
 use crate::error::{InputError, Kind};
 use crate::plan::file;
 use crate::question::{Question, ScheduleChoice};
@@ -102,15 +105,12 @@ struct Document<'a> {
     against: Option<&'a Nearest>,
 }
 
-/// The rows of a table of measured runs, by name or path.
-fn measured(name: &str) -> Result<Vec<table::Row>, InputError> {
+/// The rows of a table of measured runs, by name or path; unreadable ones are told.
+fn measured(name: &str, output: &Output) -> Result<Vec<Row>, InputError> {
     let given = Some(Path::new(name)).filter(|_| name != "published");
     let path = input::published(given, "runs.csv").map_err(|e| e.at("--against"))?;
-    let rows = table::load(&path)?;
-    if rows.iter().all(|r| r.text("gpu").is_none()) {
-        let error = InputError::new(Kind::MissingField).at("gpu").in_file(path.display());
-        return Err(error.expected("a table of runs with columns such as `gpu`, `layers`, `tp`, `iter_time_s`"));
-    }
+    let rows = tables::runs(&path, Quantity::Time)?;
+    tell(&path, &cells::unreadable(&rows), output);
     Ok(rows)
 }
 
@@ -128,14 +128,15 @@ pub(super) fn run(args: Args, output: &Output) -> Ended {
     options.schedule_evals = args.schedule_evals.or(options.schedule_evals);
     let inputs = args.question.inputs(&question)?;
     let question = file::self_contained(&question)?;
-    for path in args.output.iter().chain(&args.checkpoint) {
+    let taken = |path: &PathBuf, by: &str| InputError::new(Kind::Inconsistent).in_file(path.display()).help(by);
+    if let Some(path) = &args.checkpoint {
         file::can_save(path)?;
     }
-    let taken = |path: &PathBuf, by: &str| InputError::new(Kind::Inconsistent).in_file(path.display()).help(by);
-    if let Some(path) = args.output.as_ref().filter(|path| args.question.reads(path)) {
-        return Err(taken(path, "it is the question; write the plan elsewhere").into());
+    if let Some(path) = &args.output {
+        let inputs: Vec<&Path> = args.question.file.as_deref().into_iter().collect();
+        may_write(path, Written::Plan, &inputs)?;
     }
-    let measured = args.against.as_deref().map(measured).transpose()?;
+    let measured = args.against.as_deref().map(|name| measured(name, output)).transpose()?;
     let checkpoint = args.checkpoint.map(|path| Checkpointing { path, every: SAVES, resume: args.resume });
     if let Some(checkpoint) = &checkpoint {
         let path = &checkpoint.path;

@@ -1,12 +1,12 @@
 //! `espalier probe`: a cluster file from what machines print.
 
 use super::output::{Output, say};
+use super::written::{Written, may_write};
 use super::{ANSWERED, Ended, Failure, input};
 use crate::cluster::file::ClusterFile;
 use crate::cluster::probe::compose::{Seen, compose};
 use crate::cluster::probe::{Node, devices, hostlist, nccl, slurm, topo, xml};
 use crate::error::{InputError, Kind};
-use crate::plan::file::can_save;
 use crate::read;
 use crate::units::BytesPerSecond;
 use serde_json::{Value, json};
@@ -84,7 +84,9 @@ fn told(node: &Node) -> Value {
 /// Runs it.
 pub(super) fn run(args: &Args, output: &Output) -> Ended {
     if let Some(path) = &args.output {
-        can_save(path)?;
+        let one = [&args.topo, &args.xml, &args.scontrol, &args.topology, &args.query, &args.ibstat];
+        let inputs: Vec<&Path> = one.into_iter().flatten().chain(&args.nccl).map(PathBuf::as_path).collect();
+        may_write(path, Written::Cluster, &inputs)?;
     }
     let mut seen =
         Seen { device: args.device.clone(), nic_gigabits: args.nic.map(|r| r.0 * 8.0 / 1e9), ..Seen::default() };

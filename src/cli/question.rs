@@ -71,12 +71,6 @@ pub(super) struct QuestionArgs {
 }
 
 impl QuestionArgs {
-    /// Whether `path` is the file that the question is read from.
-    pub(super) fn reads(&self, path: &Path) -> bool {
-        let same = |file: &PathBuf| matches!((file.canonicalize(), path.canonicalize()), (Ok(a), Ok(b)) if a == b);
-        self.file.as_ref().is_some_and(same)
-    }
-
     /// The question, with nothing resolved yet.
     pub(super) fn question(&self) -> Result<Question, InputError> {
         let mut question = match (&self.file, &self.model) {

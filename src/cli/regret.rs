@@ -1,6 +1,7 @@
 //! `espalier regret`: whether the best price is that of the fastest plan.
 
 use super::output::Output;
+use super::tables::tell;
 use super::{ANSWERED, Ended, input};
 use crate::accuracy::{regret, table};
 use crate::error::{InputError, Kind};
@@ -30,6 +31,8 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
     }
     let runs = args.runs.clone().unwrap_or_else(|| data.with_file_name("runs.csv"));
     let found = regret::regret(&groups, &table::load(&runs)?);
+    tell(&data, &found.unreadable, output);
+    tell(&runs, &found.unreadable_runs, output);
     if found.groups.is_empty() {
         let error = InputError::new(Kind::Inconsistent).at("row_ids").in_file(data.display());
         return Err(error.expected(format!("rows of {} with times that can be priced", runs.display())).into());
@@ -39,6 +42,8 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
     document["mean_regret"] = json!(found.mean_regret);
     document["by_source"] = json!(found.by_source);
     document["crash_picks"] = json!(found.crash_picks);
+    document["unreadable"] = json!(found.unreadable);
+    document["unreadable_runs"] = json!(found.unreadable_runs);
     output.answer(&document, |style| report::regret(&found, style))?;
     Ok(ANSWERED)
 }

@@ -4,6 +4,7 @@ use super::failure::Failure;
 use super::kinds::{FileKind, otherwise};
 use super::output::{Output, say};
 use super::progress::{Bar, interrupt};
+use super::written::{Written, may_write};
 use super::{ANSWERED, DOES_NOT_FIT, Ended, INTERRUPTED, input, plan_file, values};
 use crate::error::{InputError, Kind};
 use crate::pipeline::dsl::{self, Script};
@@ -310,7 +311,9 @@ fn flagged(error: InputError) -> InputError {
 /// Runs it.
 pub(super) fn run(args: &Args, output: &Output) -> Ended {
     if let Some(path) = &args.output {
-        file::can_save(path)?;
+        let inputs = [&args.dsl, &args.csv, &args.file, &args.plan];
+        let inputs: Vec<&Path> = inputs.into_iter().flatten().map(PathBuf::as_path).collect();
+        may_write(path, Written::Schedule, &inputs)?;
     }
     if let Some(Given { schedule, question, costs, objective }) = args.given()? {
         let judged = judge_given(&schedule, &costs, objective).map_err(|e| input_error(&e))?;

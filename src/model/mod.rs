@@ -7,7 +7,7 @@ mod count;
 pub(crate) mod draft;
 mod error;
 mod families;
-mod fields;
+pub(crate) mod fields;
 mod flops;
 pub mod import;
 pub(crate) mod ops;

@@ -4,6 +4,9 @@ use super::percent;
 use crate::accuracy::{Comparison, Set};
 use std::fmt::Write;
 
+/// What every page of ours holds.
+pub const PAGE_MARK: &str = "<meta name=\"generator\" content=\"espalier\">";
+
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
@@ -11,7 +14,7 @@ fn escaped(text: &str) -> String {
 /// The page: figures by set, and a point for every row, measured across and predicted up, both logarithmic.
 pub fn accuracy_html(sets: &[Set], comparison: &Comparison) -> String {
     let mut page = String::from(
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Accuracy</title><style>\
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"generator\" content=\"espalier\"><title>Accuracy</title><style>\
          body{font:14px sans-serif;margin:2em}td,th{padding:2px 10px;text-align:right}\
          td:first-child{text-align:left}</style></head><body>\n<h1>Predicted against measured</h1>\n<table>\n\
          <tr><th>set</th><th>rows</th><th>mean</th><th>median</th><th>95 %</th><th>worst</th><th>bias</th>\

@@ -3,7 +3,7 @@
 use super::table::paragraph;
 use super::{Align, Style, Table, percent};
 use crate::accuracy::calibrate::robust::Fit;
-use crate::accuracy::calibrate::{Calibration, Quarantine};
+use crate::accuracy::calibrate::{BETTER, Calibration, Skipped};
 use crate::accuracy::log::Times;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -24,19 +24,16 @@ pub struct Measured {
 /// Names listed before the rest is counted.
 const LISTED: usize = 12;
 
-fn why(why: Quarantine) -> &'static str {
-    match why {
-        Quarantine::BeyondPhysics => "faster than physics, or no number",
-        Quarantine::Outlier => "far from the others",
-    }
-}
-
 fn verdict(fitted: usize, held_out: usize, after: f64, before: f64, accepted: bool) -> String {
+    let verdict = if accepted {
+        "accepted".to_owned()
+    } else {
+        format!("refused, nothing changes: the error must fall by {} at least, less is chance", percent(1.0 - BETTER))
+    };
     format!(
-        "{fitted} samples fitted it; {held_out} that it has not seen are off by {} (before: {}): {}",
+        "{fitted} samples fitted it; {held_out} that it has not seen are off by {} (before: {}): {verdict}",
         percent(after),
-        percent(before),
-        if accepted { "accepted" } else { "refused, nothing changes" }
+        percent(before)
     )
 }
 
@@ -47,23 +44,26 @@ pub fn calibration(found: &Calibration, times: &Times, style: Style) -> String {
     let text = verdict(found.fitted, found.held_out, found.error_after, found.error_before, found.accepted);
     let _ = writeln!(out, "  {text}");
     for (i, seconds, reason) in &found.quarantined {
-        let _ = writeln!(out, "  sample {} left out: {seconds:.4} s, {}", i + 1, why(*reason));
+        let _ = writeln!(out, "  {} left out: {seconds:.4} s, {reason}", times.name(*i));
     }
-    if !times.unreadable.is_empty() {
-        let _ = writeln!(out, "  lines without a usable time: {:?}", times.unreadable);
-    }
-    if !times.other_runs.is_empty() {
-        let _ = writeln!(out, "  lines of other runs, left out: {:?}", times.other_runs);
+    let mut reasons: BTreeMap<&str, Vec<&Skipped>> = BTreeMap::new();
+    times.skipped.iter().for_each(|line| reasons.entry(&line.why).or_default().push(line));
+    for (why, lines) in reasons {
+        let text = format!("{} lines not used, the first {}, `{}`: {why}", lines.len(), lines[0].name, lines[0].value);
+        out.push_str(&paragraph("  ", &text));
     }
     out
 }
 
-/// Calibrations by topology, tests and runs.
-pub fn measured(topology: &[String], files: &[Measured], style: Style) -> String {
+/// Calibrations by topology (what it changed, where one was given), tests and runs.
+pub fn measured(topology: Option<&[String]>, files: &[Measured], style: Style) -> String {
     let mut out = String::new();
-    if !topology.is_empty() {
+    if let Some(changes) = topology {
         let _ = writeln!(out, "{}", style.title("Topology"));
-        topology.iter().for_each(|change| out.push_str(&paragraph("  ", change)));
+        changes.iter().for_each(|change| out.push_str(&paragraph("  ", change)));
+        if changes.is_empty() {
+            out.push_str("  it agrees with the cluster: nothing changes\n");
+        }
     }
     for Measured { file, fit, left_out } in files {
         let _ = writeln!(out, "{}", style.title(file));
@@ -82,7 +82,7 @@ pub fn measured(topology: &[String], files: &[Measured], style: Style) -> String
         out.push_str(&paragraph("  ", &text));
         for q in fit.quarantined.iter().take(LISTED) {
             let measured = q.measured_s.map_or("no number".to_owned(), |s| format!("{s:.6} s"));
-            let text = format!("{} left out: {measured} against {:.6} s, {}", q.name, q.price_s, why(q.why));
+            let text = format!("{} left out: {measured} against {:.6} s, {}", q.name, q.price_s, q.why);
             out.push_str(&paragraph("  ", &text));
         }
         if fit.quarantined.len() > LISTED {

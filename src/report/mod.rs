@@ -26,7 +26,7 @@ mod table;
 mod versus;
 
 pub use accuracy::{accuracy, held_out};
-pub use accuracy_html::accuracy_html;
+pub use accuracy_html::{PAGE_MARK, accuracy_html};
 pub use against::against;
 pub use calibration::{Measured, calibration, measured};
 pub use check::check;

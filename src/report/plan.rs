@@ -59,8 +59,10 @@ pub(super) fn headline(estimate: &Estimate, inputs: &Inputs, style: Style) -> St
     let mut out = String::new();
     let _ = writeln!(
         out,
-        "  {} per iteration, {} tokens/s ({} per device){money}",
+        "  {} per iteration ({} to {} s, p10 to p90), {} tokens/s ({} per device){money}",
         style.title(&format!("{} s", seconds(estimate.iteration_time_s))),
+        seconds(estimate.iteration_time_p10_p90_s[0]),
+        seconds(estimate.iteration_time_p10_p90_s[1]),
         grouped(estimate.tokens_per_s),
         grouped(estimate.tokens_per_s_per_device)
     );
@@ -289,9 +291,10 @@ fn stability(answer: &Answer, inputs: &Inputs, spine: &Spine, style: Style) -> S
     let m = &s.memory;
     let text = if m.kept {
         format!(
-            "Memory: one run in ten needs more than {} GB (p90), {} GB below what a device shows",
+            "Memory: nine runs in ten stay within {} GB (p90), which leaves {} GB of the {} GB that a device shows",
             gigabytes(m.p90_bytes),
-            gigabytes(m.shown_bytes - m.p90_bytes)
+            gigabytes(m.shown_bytes - m.p90_bytes),
+            gigabytes(m.shown_bytes)
         )
     } else {
         format!(
@@ -299,7 +302,8 @@ fn stability(answer: &Answer, inputs: &Inputs, spine: &Spine, style: Style) -> S
             style.warn("memory may not do"),
             gigabytes(m.p90_bytes),
             gigabytes(m.shown_bytes),
-            m.limit_bytes / 1e9
+            // Rounded down: following it once is enough.
+            (m.limit_bytes / 1e8).floor() / 10.0
         )
     };
     out.push_str(&paragraph("  ", &text));

@@ -31,6 +31,10 @@ pub fn regret(regret: &Regret, style: Style) -> String {
         ]);
     }
     out.push_str(&table.render(style));
+    if !regret.unreadable.is_empty() || !regret.unreadable_runs.is_empty() {
+        let (names, runs) = (regret.unreadable.len(), regret.unreadable_runs.len());
+        let _ = writeln!(out, "\n  unreadable: {names} names or groups, {runs} runs");
+    }
     let _ = writeln!(out, "\n  mean over sources: {}", percent(regret.mean_regret));
     out
 }

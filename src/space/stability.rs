@@ -42,7 +42,7 @@ pub struct Overtaken {
 pub struct MemoryMargin {
     /// The 90 % quantile of the peak.
     pub p90_bytes: f64,
-    /// What the device shows, or the limit that was asked for.
+    /// What the device shows, whatever limit was planned for.
     pub shown_bytes: f64,
     /// Whether even that peak is below it.
     pub kept: bool,
@@ -132,7 +132,7 @@ pub fn stability(
 
 /// The memory of a plan priced as `estimate` against what may come.
 pub fn memory_margin(inputs: &Inputs, pool: &Pool, estimate: &Estimate) -> MemoryMargin {
-    let shown = inputs.job.memory_limit.unwrap_or(pool.device.memory).0;
+    let shown = pool.device.memory.0;
     let p90 = estimate.peak_memory_p10_p90_bytes[1];
     let share = inputs.cost.figures.safe_share * inputs.cost.software.memory_spread[1];
     MemoryMargin { p90_bytes: p90, shown_bytes: shown, kept: p90 <= shown, limit_bytes: shown * (1.0 / share).min(1.0) }

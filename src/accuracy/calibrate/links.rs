@@ -4,6 +4,8 @@
 use super::CalibrationError;
 use super::robust::{Fit, Knob, Sample, fit};
 use super::runs::MOST;
+use crate::accuracy::conventions::{Generation, generation};
+use crate::cluster::fabric::{INFINIBAND, NVLINK4};
 use crate::cluster::probe::Node;
 use crate::cluster::probe::compose::{Seen, compose};
 use crate::cluster::probe::nccl::Table;
@@ -28,18 +30,66 @@ pub struct OfTable {
     pub pool: Pool,
 }
 
-/// What a collective moves for the bytes of its bus bandwidth: whether it is an all-reduce (`2 (n - 1) / n` of the message, where
-/// gathers and scatters move `(n - 1) / n`), by the ratio of both bandwidths over the lines of a table.
-fn is_all_reduce(table: &Table, ranks: f64) -> bool {
-    let gather = (ranks - 1.0) / ranks;
-    let ratios: Vec<f64> = table
-        .rows
-        .iter()
-        .filter(|r| r.time_s > 0.0)
-        .map(|r| r.bus_bytes_per_s / (r.bytes / r.time_s))
-        .filter(|x| x.is_finite())
-        .collect();
-    table.reduces && (ratios.is_empty() || super::median(&ratios) > 1.5 * gather)
+/// The switches between devices reduce what passes them (NVLink SHARP), from Hopper's generation of NVLink on: all-reduce is then
+/// told faster than any ring over the same links, 480 GB/s of bus bandwidth over eight H100 with 450 GB/s each (NVIDIA/nccl-tests
+/// issue 212, 2024-05; dgxc-benchmarking's table; read 2026-11).
+fn switch_reduces(pool: &Pool, own: &Level) -> bool {
+    own.name == NVLINK4.name && generation(&pool.device.name) != Generation::Earlier
+}
+
+/// Bytes that must pass the narrowest wire in one direction, in messages. A ring of all-reduce sends `2 (n - here) / n` of the
+/// message past it, `here` being the ranks on its side; where the switches reduce, a device sends its message and one share of
+/// the sum, `1 + 1/n` (NVIDIA/nccl issue 2140), a node its message (SHARP of InfiniBand). Gathers and scatters move
+/// `(n - here) / n` whatever the switch.
+fn least_passed(reduces: bool, n: f64, here: f64, in_switch: bool, across: bool) -> f64 {
+    let ring = (n - here) / n;
+    match (reduces, in_switch) {
+        (false, _) => ring,
+        (true, false) => 2.0 * ring,
+        (true, true) => (2.0 * ring).min(if across { 1.0 } else { 1.0 + 1.0 / n }),
+    }
+}
+
+/// Ranks and nodes of a table: as it lists them, else as both bandwidths tell.
+fn placed(pool: &Pool, table: &Table) -> Result<(u64, u64), CalibrationError> {
+    let refused = |why: String| Err(CalibrationError::Mismatch(why));
+    let told = table.told();
+    let ranks = match (table.ranks, told) {
+        (Some(listed), Some(told)) if !told.allows(listed) => {
+            return refused(format!(
+                "the table lists {listed} ranks, but its bandwidths are those of {}",
+                told.exactly().map_or_else(|| format!("{} to {}", told.least, told.most), |n| n.to_string())
+            ));
+        }
+        (Some(listed), _) => listed,
+        (None, Some(told)) => match told.exactly() {
+            Some(ranks) => ranks,
+            None => {
+                return refused(format!(
+                    "the table lists no ranks, and its bandwidths are those of {} to {}: give it with its `# Rank` lines",
+                    told.least, told.most
+                ));
+            }
+        },
+        (None, None) => {
+            return refused(
+                "the table lists no ranks, and its algbw and busbw do not tell them: give it with its `# Rank` lines".into(),
+            );
+        }
+    };
+    let joined = pool.levels.first().map_or(0, |level| level.devices);
+    let nodes = match table.nodes {
+        Some(nodes) => nodes,
+        None if ranks <= joined => 1,
+        None if ranks.is_multiple_of(pool.devices_per_node) => ranks / pool.devices_per_node,
+        None => {
+            return refused(format!(
+                "the table is of {ranks} ranks, which are no whole nodes of {} devices",
+                pool.devices_per_node
+            ));
+        }
+    };
+    Ok((ranks, nodes))
 }
 
 fn scaled(pool: &Pool, index: usize, factors: &[f64]) -> Pool {
@@ -60,25 +110,29 @@ fn scaled(pool: &Pool, index: usize, factors: &[f64]) -> Pool {
 /// # Errors
 /// As [`fit`], and when the pool has no such links or fewer devices than the table has ranks.
 pub fn of_table(pool: &Pool, table: &Table) -> Result<OfTable, CalibrationError> {
-    let across = table.nodes.is_some_and(|n| n > 1);
+    let (ranks, nodes) = placed(pool, table)?;
+    // A rack of many nodes is one domain.
+    let joined = pool.levels.first().map_or(0, |l| l.devices);
+    let across = ranks > joined || nodes > 1 && joined <= pool.devices_per_node;
     let level = if across { pool.levels.len().saturating_sub(1) } else { 0 };
     let inside = pool.levels.get(level).map_or(0, |l| if across { pool.devices } else { l.devices });
-    let ranks = table.ranks.unwrap_or(inside);
     let refused = |why: String| Err(CalibrationError::Mismatch(why));
     if inside < 2 || (across && pool.levels.len() < 2) {
-        return refused(format!("the cluster has no links {}", if across { "between nodes" } else { "inside a node" }));
+        let links = if across { "between nodes" } else { "inside a node" };
+        return refused(format!("the table has {ranks} ranks, the cluster has no links {links}"));
     }
     if ranks > inside || ranks < 2 {
         return refused(format!("the table has {ranks} ranks, the cluster's links join {inside} devices"));
     }
-    let reduces = is_all_reduce(table, ranks as f64);
+    let reduces = table.told().map_or(table.reduces, |told| told.all_reduce);
     let (n, group) = (ranks as f64, Group { size: ranks, stride: 1 });
     let moved = if reduces { 2.0 } else { 1.0 } * (n - 1.0) / n;
     let own = &pool.levels[level];
     // What a device, or a node, must receive of the message passes its own wires.
-    let here = if across { n / table.nodes.unwrap_or(1).max(1) as f64 } else { 1.0 };
+    let here = if across { n / nodes as f64 } else { 1.0 };
     let wire = if across { own.uplink.0.min(own.per_device.0 * here) } else { own.per_device.0 };
-    let through = if reduces { 2.0 } else { 1.0 } * (n - here) / n;
+    let in_switch = switch_reduces(pool, own) || across && own.name == INFINIBAND.name;
+    let through = least_passed(reduces, n, here, in_switch, across);
     let samples: Vec<Sample> = table
         .rows
         .iter()

@@ -5,37 +5,27 @@
 //! meets their median; the other half must be met better than before, else nothing changes. No kernel is ever let above its
 //! peak.
 
+mod guards;
 pub mod links;
 pub mod robust;
 pub mod runs;
 
+pub use guards::{BETTER, CalibrationError, Quarantine, Reasons, Skipped};
+
+use super::log::Times;
 use crate::cluster::{Device, Efficiency, Pool};
 use crate::cost::CostOptions;
 use crate::estimate::{EstimateError, Estimator};
 use crate::job::Job;
 use crate::model::{Masked, Model};
 use crate::plan::{Plan, Spine};
+use guards::{FEWEST, OUTLIER, believable, better};
 use serde::Serialize;
 
-/// Median absolute deviations from which on a sample is quarantined (Iglewicz and Hoaglin 1993: 3.5 standard deviations, each
-/// 1.4826 of them).
-const OUTLIER: f64 = 3.5 * 1.4826;
 /// Samples closer to the median than this share of it are never quarantined: clocks jitter.
 const JITTER: f64 = 0.02;
-/// Fewest samples.
-const FEWEST: usize = 4;
 /// Factors that are looked at.
 const FACTORS: [f64; 2] = [0.05, 4.0];
-
-/// Why a sample is not used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Quarantine {
-    /// Faster than the peak of all devices.
-    BeyondPhysics,
-    /// Far from the others.
-    Outlier,
-}
 
 /// What became of a calibration.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -54,31 +44,6 @@ pub struct Calibration {
     pub accepted: bool,
     /// Samples not used: index from 0, seconds, why.
     pub quarantined: Vec<(usize, f64, Quarantine)>,
-}
-
-/// Why there is no calibration.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum CalibrationError {
-    /// Too few samples are left.
-    #[error("{0} usable samples, at least {FEWEST} are needed")]
-    TooFew(usize),
-    /// More samples are left out than used.
-    #[error("{left_out} of {of} samples contradict the others: are these several runs?")]
-    Mixed {
-        /// Left out.
-        left_out: usize,
-        /// All.
-        of: usize,
-    },
-    /// All samples are off by so much that something else is wrong.
-    #[error("the samples are {0:.3e} times the price: other units, or another run?")]
-    Unbelievable(f64),
-    /// The measurement is of other machines.
-    #[error("{0}")]
-    Mismatch(String),
-    /// The plan has no price.
-    #[error(transparent)]
-    Estimate(#[from] EstimateError),
 }
 
 /// What ran.
@@ -130,12 +95,12 @@ pub(super) fn median(values: &[f64]) -> f64 {
     super::statistics::quantile(&sorted, 0.5)
 }
 
-/// Calibrates by `seconds`, one a sample.
+/// Calibrates by the times of a log.
 ///
 /// # Errors
-/// When too few samples are usable, or the plan has no price.
-pub fn calibrate(ran: &Ran, seconds: &[f64]) -> Result<Calibration, CalibrationError> {
-    let least = ran.least();
+/// When too few samples are usable, more than half are not, all are beyond belief, or the plan has no price.
+pub fn calibrate(ran: &Ran, times: &Times) -> Result<Calibration, CalibrationError> {
+    let (seconds, least) = (&times.seconds, ran.least());
     let mut quarantined = Vec::new();
     let mut left: Vec<(usize, f64)> = Vec::new();
     for (i, &s) in seconds.iter().enumerate() {
@@ -151,22 +116,35 @@ pub fn calibrate(ran: &Ran, seconds: &[f64]) -> Result<Calibration, CalibrationE
     let (good, far): (Vec<_>, Vec<_>) = left.into_iter().partition(|(_, s)| (s - middle).abs() <= allowed);
     quarantined.extend(far.into_iter().map(|(i, s)| (i, s, Quarantine::Outlier)));
     quarantined.sort_by_key(|q| q.0);
+    let left_out = || {
+        let skipped = |(i, s, why): &(usize, f64, Quarantine)| {
+            let beyond = *why == Quarantine::BeyondPhysics;
+            let limit = if beyond { format!("; no run takes less than {least:.4} s") } else { String::new() };
+            Skipped::new(times.name(*i), format!("{s:.4} s{limit}"), why.to_string())
+        };
+        Reasons(times.skipped.iter().cloned().chain(quarantined.iter().map(skipped)).collect())
+    };
     if good.len() < FEWEST {
-        return Err(CalibrationError::TooFew(good.len()));
+        return Err(CalibrationError::TooFew { usable: good.len(), left_out: left_out() });
+    }
+    let price = ran.price(1.0)?;
+    believable(&good.iter().map(|(_, s)| s / price).collect::<Vec<_>>())?;
+    if quarantined.len() > good.len() {
+        return Err(CalibrationError::Mixed { left_out: left_out(), of: seconds.len() });
     }
     let every_second =
         |odd: usize| -> Vec<f64> { good.iter().enumerate().filter(|(i, _)| i % 2 == odd).map(|(_, x)| x.1).collect() };
     let (fitted, held_out) = (every_second(0), every_second(1));
     let factor = fit(ran, median(&fitted))?;
     let error = |price: f64| held_out.iter().map(|s| (price / s - 1.0).abs()).sum::<f64>() / held_out.len() as f64;
-    let (error_before, error_after) = (error(ran.price(1.0)?), error(ran.price(factor)?));
+    let (error_before, error_after) = (error(price), error(ran.price(factor)?));
     Ok(Calibration {
         factor,
         fitted: fitted.len(),
         held_out: held_out.len(),
         error_before,
         error_after,
-        accepted: error_after < error_before,
+        accepted: better(error_before, error_after),
         quarantined,
     })
 }
@@ -209,11 +187,11 @@ mod tests {
             let truth = ran.price(0.8).unwrap();
             let jitter = |i: usize| 1.0 + 0.01 * ((i * 7) % 5) as f64 / 5.0;
             let mut samples: Vec<f64> = (0..40).map(|i| truth * jitter(i)).collect();
-            let clean = calibrate(ran, &samples).unwrap();
+            let clean = calibrate(ran, &Times::of(&samples)).unwrap();
             for i in [3, 14, 25, 36] {
                 samples[i] *= if i % 2 == 0 { 10.0 } else { 0.1 };
             }
-            let found = calibrate(ran, &samples).unwrap();
+            let found = calibrate(ran, &Times::of(&samples)).unwrap();
             assert!((found.factor / 0.8 - 1.0).abs() < 0.01 && found.accepted, "{found:?}");
             assert!((found.factor / clean.factor - 1.0).abs() < 2e-3);
             let names: Vec<usize> = found.quarantined.iter().map(|q| q.0).collect();
@@ -223,15 +201,30 @@ mod tests {
     }
 
     #[test]
+    fn other_units_are_never_fitted() {
+        with(|ran| {
+            let now = ran.price(1.0).unwrap();
+            for wrong in [25.0, 1e3, 1e6] {
+                let found = calibrate(ran, &Times::of(&[now * wrong; 12]));
+                assert!(matches!(found, Err(CalibrationError::Unbelievable(_))), "{found:?}");
+            }
+        });
+    }
+
+    #[test]
     fn nothing_runs_above_its_peak_and_worse_constants_are_refused() {
         with(|ran| {
             let device = scaled(&ran.pool.device, 100.0);
             assert!([device.gemm, device.attention, device.streaming].iter().all(|e| e.plateau == 1.0));
             let now = ran.price(1.0).unwrap();
-            let refused = calibrate(ran, &[now * 1.0001, now, now * 0.9999, now, now, now]).unwrap();
-            assert!(!refused.accepted || refused.error_after <= refused.error_before);
-            let impossible = calibrate(ran, &[1e-9, 1e-9, f64::NAN, 1e-9]);
-            assert_eq!(impossible, Err(CalibrationError::TooFew(0)));
+            let of = |seconds: &[f64]| calibrate(ran, &Times::of(seconds));
+            let refused = of(&[now * 1.0001, now, now * 0.9999, now, now, now]).unwrap();
+            assert!(!refused.accepted || refused.error_after < BETTER * refused.error_before);
+            let impossible = of(&[1e-9, 1e-9, f64::NAN, 1e-9]).unwrap_err();
+            let CalibrationError::TooFew { usable: 0, left_out } = &impossible else { panic!("{impossible:?}") };
+            assert_eq!(left_out.0.len(), 4);
+            let text = impossible.to_string();
+            assert!(text.contains("4 left out: faster than physics") && text.contains("line 1"), "{text}");
         });
     }
 }

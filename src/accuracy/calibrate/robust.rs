@@ -6,7 +6,8 @@
 //! a sample off by ten times pulls no harder than one off by half), with a little that holds every factor at 1. The other half
 //! must be met better than before, else nothing changes.
 
-use super::{CalibrationError, FEWEST, OUTLIER, Quarantine, median};
+use super::guards::{CalibrationError, FEWEST, OUTLIER, Quarantine, Reasons, Skipped, believable, better};
+use super::median;
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -96,11 +97,6 @@ const HELD: f64 = 0.15;
 const NATURAL: f64 = 0.4;
 /// Before there is a fit only ratios this far from the median are outliers (five times): the constants to be fitted spread them.
 const GROSS: f64 = 1.6;
-/// The held-out error must fall to this share of what it was: anything more is chance.
-const BETTER: f64 = 0.9;
-/// Median ratio of measurement and price beyond which something else is wrong: other units, another run.
-const BELIEVABLE: f64 = 20.0;
-
 fn loss(price: f64, measured: f64) -> f64 {
     let r = (price / measured).ln();
     (r * r + ROUNDED * ROUNDED).sqrt()
@@ -214,13 +210,16 @@ pub fn fit(
     let (mut good, far) = near(&usable, GROSS, &|i| (measured(i) / price(i, &ones)).ln());
     let mut left: Vec<(usize, Quarantine)> = beyond.iter().map(|&i| (i, Quarantine::BeyondPhysics)).collect();
     left.extend(far.iter().map(|&i| (i, Quarantine::Outlier)));
+    let skipped = |(i, why): &(usize, Quarantine)| {
+        let Sample { name, measured, least } = &samples[*i];
+        let limit = if *why == Quarantine::BeyondPhysics { format!("; no less than {least:.6} s") } else { String::new() };
+        Skipped::new(name.clone(), format!("{measured:.6} s{limit}"), why.to_string())
+    };
+    let reasons = |left: &[(usize, Quarantine)]| Reasons(left.iter().map(skipped).collect());
     if good.len() < FEWEST {
-        return Err(CalibrationError::TooFew(good.len()));
+        return Err(CalibrationError::TooFew { usable: good.len(), left_out: reasons(&left) });
     }
-    let off = median(&good.iter().map(|&i| measured(i) / price(i, &ones)).collect::<Vec<_>>());
-    if !(1.0 / BELIEVABLE..=BELIEVABLE).contains(&off) {
-        return Err(CalibrationError::Unbelievable(off));
-    }
+    believable(&good.iter().map(|&i| measured(i) / price(i, &ones)).collect::<Vec<_>>())?;
     let touches = |k: usize, i: usize| {
         let mut moved = ones.clone();
         moved[k] = (0.7f64).max(knobs[k].limits[0]);
@@ -235,10 +234,10 @@ pub fn fit(
     left.extend(late.iter().map(|&i| (i, Quarantine::Outlier)));
     good = kept;
     if good.len() < FEWEST {
-        return Err(CalibrationError::TooFew(good.len()));
+        return Err(CalibrationError::TooFew { usable: good.len(), left_out: reasons(&left) });
     }
     if left.len() > good.len() {
-        return Err(CalibrationError::Mixed { left_out: left.len(), of: samples.len() });
+        return Err(CalibrationError::Mixed { left_out: reasons(&left), of: samples.len() });
     }
     let half = |odd: usize| -> Vec<usize> { good.iter().skip(odd).step_by(2).copied().collect() };
     let (fitting, held_out) = (half(0), half(1));
@@ -259,7 +258,7 @@ pub fn fit(
         held_out: held_out.len(),
         error_before,
         error_after,
-        accepted: error_after < BETTER * error_before,
+        accepted: better(error_before, error_after),
         quarantined: left
             .into_iter()
             .map(|(i, why)| Quarantined {
@@ -322,7 +321,9 @@ mod tests {
         let mut broken = samples([1.0, 1.0]);
         broken.iter_mut().step_by(2).for_each(|s| s.measured = f64::NAN);
         broken[1].measured = 1e-9;
-        assert!(matches!(fit(&broken, &knobs, &price), Err(CalibrationError::Mixed { left_out: 21, of: 40 })));
-        assert_eq!(fit(&broken[..3], &knobs, &price), Err(CalibrationError::TooFew(0)));
+        let mixed = fit(&broken, &knobs, &price).unwrap_err();
+        assert!(matches!(&mixed, CalibrationError::Mixed { left_out, of: 40 } if left_out.0.len() == 21), "{mixed}");
+        let few = fit(&broken[..3], &knobs, &price).unwrap_err();
+        assert!(few.to_string().starts_with("0 usable samples") && few.to_string().contains("(the first: 0: NaN s"), "{few}");
     }
 }

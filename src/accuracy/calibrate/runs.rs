@@ -1,6 +1,6 @@
 //! A pool's constants from a table of a user's own runs: kernels of the device and what its links reach.
 
-use super::CalibrationError;
+use super::{CalibrationError, Reasons, Skipped};
 use super::robust::{Fit, Knob, Sample, fit};
 use crate::accuracy::case::Case;
 use crate::accuracy::left_out::LeftOut;
@@ -98,14 +98,23 @@ pub fn of_runs(pool: &Pool, rows: &[Row]) -> Result<OfRuns, CalibrationError> {
         let name = row.text("id").map_or_else(|| format!("row {}", i + 1), str::to_owned);
         let case = Case::read(row).and_then(|case| match case.iteration_s {
             _ if case.crashed => Err(LeftOut::Crashed),
-            Some(_) if case.pool.device.name != pool.device.name => Err(LeftOut::Device),
+            Some(_) if case.pool.device.name != pool.device.name => {
+                Err(LeftOut::OtherDevice(case.pool.device.name.clone(), pool.device.name.clone()))
+            }
             Some(seconds) => Ok((case, seconds)),
             None => Err(LeftOut::NotMeasured),
         });
         match case {
             Ok((case, seconds)) => {
                 let (known, levels) = as_known(&case.pool, pool);
-                runs.push(Run { case: Case { pool: known, id: name, ..case }, seconds, levels });
+                let case = Case { pool: known, id: name.clone(), ..case };
+                match case.estimate() {
+                    Ok(_) => runs.push(Run { case, seconds, levels }),
+                    Err(_) => left_out.push((name, LeftOut::Inconsistent.to_string())),
+                }
+            }
+            Err(LeftOut::Unreadable(cell)) => {
+                left_out.push((name, format!("{}: found `{}`, expected {}", cell.column, cell.found, cell.expected)));
             }
             Err(why) => left_out.push((name, why.to_string())),
         }
@@ -120,7 +129,15 @@ pub fn of_runs(pool: &Pool, rows: &[Row]) -> Result<OfRuns, CalibrationError> {
     };
     let sample = |run: &Run| Sample { name: run.case.id.clone(), measured: run.seconds, least: run.case.least_time() };
     let samples: Vec<Sample> = runs.iter().map(sample).collect();
-    let fit = fit(&samples, &knobs(pool), &price)?;
+    // The rows that never got as far are reasons as well.
+    let also = |left: Reasons| {
+        let rows = left_out.iter().map(|(name, why)| Skipped::new(name.clone(), "", why.clone()));
+        Reasons(left.0.into_iter().chain(rows).collect())
+    };
+    let fit = fit(&samples, &knobs(pool), &price).map_err(|e| match e {
+        CalibrationError::TooFew { usable, left_out } => CalibrationError::TooFew { usable, left_out: also(left_out) },
+        other => other,
+    })?;
     let pool = scaled(pool, &fit.factors());
     Ok(OfRuns { fit, left_out, pool })
 }

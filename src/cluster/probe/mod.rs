@@ -5,6 +5,7 @@ pub mod compose;
 pub mod devices;
 pub mod hostlist;
 pub mod nccl;
+pub mod ranks;
 pub mod slurm;
 pub mod topo;
 pub mod xml;

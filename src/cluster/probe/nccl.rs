@@ -2,6 +2,7 @@
 //! in-place form), or JSON of 2.17 (`-J`). Rates are GB/s of 1e9 bytes; bus bandwidth is algorithm bandwidth times
 //! `2(n-1)/n` for all-reduce and `(n-1)/n` for all-gather, reduce-scatter and all-to-all.
 
+use super::ranks::{Told, told};
 use super::{not_empty, plain};
 use crate::error::{InputError, Kind};
 use serde::Serialize;
@@ -15,6 +16,8 @@ pub struct Row {
     pub time_s: f64,
     /// Bus bandwidth, the better of both forms, in bytes per second.
     pub bus_bytes_per_s: f64,
+    /// Algorithm and bus bandwidth out of place, as they are printed side by side.
+    pub out_of_place: [f64; 2],
 }
 
 /// A table.
@@ -32,9 +35,16 @@ pub struct Table {
     pub rows: Vec<Row>,
     /// Lines of results without a size or a finite bandwidth.
     pub unusable: u64,
+    /// Sizes of lines whose data arrived corrupted, in either form; they are in no row.
+    pub wrong: Vec<f64>,
 }
 
 impl Table {
+    /// What both bandwidths tell of the ranks.
+    pub fn told(&self) -> Option<Told> {
+        told(self.rows.iter().map(|row| row.out_of_place), self.reduces)
+    }
+
     /// The largest bus bandwidth.
     pub fn plateau(&self) -> f64 {
         self.rows.iter().map(|r| r.bus_bytes_per_s).fold(0.0, f64::max)
@@ -60,9 +70,12 @@ pub fn parse(text: &str) -> Result<Table, InputError> {
     if text.trim_start().starts_with('{') {
         return json(&text);
     }
-    let mut table = Table { ranks: None, nodes: None, device: None, reduces: false, rows: Vec::new(), unusable: 0 };
+    let mut table = Table { ranks: None, nodes: None, device: None, reduces: false, rows: Vec::new(), unusable: 0, wrong: Vec::new() };
     let mut hosts: Vec<&str> = Vec::new();
     let mut columns = None;
+    // Older versions print the largest deviation in that place, which is rarely 0.
+    let mut counts_wrong = false;
+    let mut failed = None;
     for (number, line) in text.lines().enumerate() {
         let at = || format!("line {}", number + 1);
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -76,12 +89,10 @@ pub fn parse(text: &str) -> Result<Table, InputError> {
             }
             if words.first() == Some(&"size") {
                 columns = Some(words.len());
+                counts_wrong = words.contains(&"#wrong");
             }
             if words.starts_with(&["Out", "of", "bounds"]) && words.last() == Some(&"FAILED") {
-                return Err(InputError::new(Kind::Unsupported)
-                    .at(at())
-                    .found(line.trim())
-                    .expected("a test whose results are right"));
+                failed.get_or_insert_with(|| (at(), line.trim()));
             }
             continue;
         }
@@ -105,8 +116,22 @@ pub fn parse(text: &str) -> Result<Table, InputError> {
                 .expected("numbers for time and bandwidth"));
         };
         let inside = from_right(2).unwrap_or(0.0);
+        if counts_wrong && [1, 5].into_iter().any(|i| from_right(i).is_some_and(|n| n != 0.0)) {
+            table.wrong.push(size);
+            continue;
+        }
         table.reduces |= words.iter().any(|w| matches!(*w, "sum" | "prod" | "max" | "min" | "avg"));
-        table.rows.push(Row { bytes: size, time_s: time * 1e-6, bus_bytes_per_s: out.max(inside) * 1e9 });
+        let algorithm = from_right(7).unwrap_or(f64::NAN);
+        table.rows.push(Row {
+            bytes: size,
+            time_s: time * 1e-6,
+            bus_bytes_per_s: out.max(inside) * 1e9,
+            out_of_place: [algorithm * 1e9, out * 1e9],
+        });
+    }
+    // Which lines are wrong is known, or none of them can be trusted.
+    if let Some((at, line)) = failed.filter(|_| table.wrong.is_empty()) {
+        return Err(InputError::new(Kind::Unsupported).at(at).found(line).expected("a test whose results are right"));
     }
     table.nodes = (!hosts.is_empty()).then_some(hosts.len() as u64);
     finish(table)
@@ -117,6 +142,11 @@ fn finish(mut table: Table) -> Result<Table, InputError> {
     table.rows.retain(|r| r.bytes > 0.0 && r.bus_bytes_per_s.is_finite());
     table.unusable = (all - table.rows.len()) as u64;
     table.rows.sort_by(|a, b| a.bytes.total_cmp(&b.bytes));
+    if let (true, Some(size)) = (table.rows.is_empty(), table.wrong.first()) {
+        return Err(InputError::new(Kind::Unsupported)
+            .found(format!("{} lines whose data arrived corrupted, the first of {size} bytes", table.wrong.len()))
+            .expected("a test whose results are right"));
+    }
     if table.rows.is_empty() {
         return Err(InputError::new(Kind::Syntax)
             .found("no line of results")
@@ -141,7 +171,7 @@ fn json(text: &str) -> Result<Table, InputError> {
         .ok_or_else(|| InputError::new(Kind::MissingField).at("results").expected("a list of measurements"))?;
     let ranks = number(&value, &["nranks", "ranks", "total_ranks"])
         .or_else(|| number(value.get("config")?, &["nranks", "ranks"]));
-    let mut rows = Vec::new();
+    let (mut rows, mut wrong) = (Vec::new(), Vec::new());
     for (i, result) in results.iter().enumerate() {
         let size = number(result, &["size", "size_bytes"]);
         let form = |name: &str| result.get(name).or(Some(result));
@@ -153,10 +183,17 @@ fn json(text: &str) -> Result<Table, InputError> {
         let Some(bytes) = size else {
             return Err(InputError::new(Kind::MissingField).at(format!("results[{i}].size")).expected("bytes"));
         };
-        rows.push(Row { bytes, time_s: time * 1e-6, bus_bytes_per_s: bus * 1e9 });
+        let counted = |name: &str| number(form(name)?, &["#wrong", "wrong", "nwrong"]);
+        if ["out_of_place", "in_place"].iter().any(|name| counted(name).is_some_and(|n| n != 0.0)) {
+            wrong.push(bytes);
+            continue;
+        }
+        let out = |keys: &[&str]| form("out_of_place").and_then(|f| number(f, keys)).map_or(f64::NAN, |x| x * 1e9);
+        let out_of_place = [out(&["algbw", "alg_bw", "algBw"]), out(&["busbw", "bus_bw", "busBw"])];
+        rows.push(Row { bytes, time_s: time * 1e-6, bus_bytes_per_s: bus * 1e9, out_of_place });
     }
     let reduces = text.contains("all_reduce") || text.contains("reduce_scatter");
-    finish(Table { ranks: ranks.map(|n| n as u64), nodes: None, device: None, reduces, rows, unusable: 0 })
+    finish(Table { ranks: ranks.map(|n| n as u64), nodes: None, device: None, reduces, rows, unusable: 0, wrong })
 }
 
 #[cfg(test)]
@@ -178,6 +215,24 @@ mod tests {
         assert!(table.half_at().is_some_and(|s| s > 1024.0 && s < 1048576.0));
         let json = r#"{"results": [{"size": 8, "out_of_place": {"time": 3.0, "busbw": 7.5}}]}"#;
         assert_eq!(parse(json).unwrap().plateau(), 7.5e9);
+    }
+
+    #[test]
+    fn lines_whose_data_arrived_corrupted_are_named_and_left_out() {
+        let text = "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n\
+            1024 256 float sum -1 10.0 0.10 0.10 0 10.0 0.11 0.11 0\n\
+            2048 256 float sum -1 10.0 0.20 0.20 3 10.0 0.21 0.21 0\n\
+            4096 256 float sum -1 10.0 0.40 0.40 0 10.0 0.41 0.41 N/A\n\
+            8192 256 float sum -1 10.0 0.80 0.80 0 10.0 0.81 0.81 1\n";
+        let table = parse(text).unwrap();
+        assert_eq!((table.rows.len(), table.wrong), (2, vec![2048.0, 8192.0]));
+        let all = parse(&text.replace(" 0 10.0", " 7 10.0")).unwrap_err();
+        assert!(all.to_string().contains("corrupted"), "{all}");
+        let json = r#"{"results": [{"size": 8, "out_of_place": {"time": 3.0, "busbw": 7.5, "nwrong": 2}},
+            {"size": 16, "out_of_place": {"time": 3.0, "busbw": 9.5, "nwrong": 0}}]}"#;
+        assert_eq!(parse(json).unwrap().wrong, [8.0]);
+        let failed = "1024 256 float sum -1 10.0 0.10 0.10 1e-3 10.0 0.11 0.11 1e-3\n# Out of bounds values : 5 FAILED\n";
+        assert!(parse(failed).is_err());
     }
 
     #[test]
