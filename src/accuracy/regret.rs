@@ -181,7 +181,9 @@ fn members<'a>(groups: &'a [Row], by_id: &BTreeMap<&str, &'a Row>) -> (Vec<Membe
             }
         }
         if ids.is_empty() {
-            tell("row_ids", group.or_blank("row_ids"), "ids of runs, separated by `;`".to_owned());
+            if group.text("row_ids").is_none() {
+                tell("row_ids", "", "ids of runs, separated by `;`".to_owned());
+            }
             continue;
         }
         let mut sorted = ids.clone();
@@ -285,7 +287,7 @@ mod tests {
         assert_eq!((names, members[0].1.len()), (vec!["g", "j"], 2));
         let found: Vec<(&str, &str)> = bad.iter().map(|b| (b.id.as_str(), b.cell.found.as_str())).collect();
         let expected =
-            [("g", "nosuchrow"), ("g", "b"), ("g", "g"), ("h", "b;a"), ("i", "nothing"), ("i", "nothing")];
+            [("g", "nosuchrow"), ("g", "b"), ("g", "g"), ("h", "b;a"), ("i", "nothing")];
         assert_eq!(found, expected);
     }
 

@@ -10,7 +10,7 @@ use crate::question::{ClusterSource, ModelSource, Question};
 use crate::space::backends;
 use crate::space::planner::Inputs;
 use crate::units::Bytes;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// What is asked when nothing is: Llama-3.1-70B on 64 H100.
 const EXAMPLE: &str = include_str!("../../search_configs/llama3_70b_64xh100.ron");

@@ -50,9 +50,15 @@ pub fn accuracy(sets: &[Set], style: Style) -> String {
     out.push_str(&table.render(style));
     out.push_str(&paragraph(
         "  ",
-        "noise: least mean error of any one number for runs that are priced alike, how many those are, and tau of their medians; \
-         inside: share of measurements within the p10 to p90 of their predictions; 20 seen: mean error of the other rows when \
-         half of a set, at most 20, scales its prices; auc: crashes told from runs by their price above half of the device",
+        "set: the rows of one source, device or framework (--by); rows: those that were compared; mean, median, 95 %, worst: of \
+         the errors' sizes, (predicted - measured) / measured, 95 % being the size that 95 of 100 rows stay below; bias: mean of \
+         the errors with their sign, below zero where predictions are too small; tau: how well rival plans of one question are \
+         ranked, Kendall's rank correlation, 1 for the same order, 0 for chance, -1 for the reverse; noise: least mean error of \
+         any one number for runs that are priced alike, how many those are, and tau of their medians; inside: share of \
+         measurements within the p10 to p90 of their predictions, 80 % where those are right; 20 seen: mean error of the other \
+         rows when half of a set, at most 20, scales its prices; auc: of a run that crashed and one that did not, both priced \
+         above half of their device's memory, the chance that the crashed one has the higher price, 1 at best, 0.5 for a guess; \
+         left out: rows that were not compared, for the reasons below",
     ));
     if let Some(all) = sets.first().filter(|s| !s.left_out.is_empty()) {
         let _ = writeln!(out, "\n{}", style.title("Left out"));

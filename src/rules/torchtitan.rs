@@ -27,7 +27,7 @@ impl Launch {
     /// Reads words such as `--parallelism.tensor_parallel_degree 8`.
     ///
     /// # Errors
-    /// A section or a field that torchtitan does not know, a value that is missing.
+    /// A section or a field that torchtitan does not know, a value of another kind than the field's.
     pub fn parse<S: AsRef<str>>(words: &[S], world: Option<u64>) -> Result<Self, InputError> {
         let mut values = BTreeMap::new();
         let mut at = 0;
@@ -57,19 +57,10 @@ impl Launch {
                 }
                 _ => if off { "false" } else { "true" }.to_owned(),
             };
+            flags::of_kind(field, &value).map_err(|e| e.at(format!("--{section}.{field}")))?;
             values.insert(format!("{section}.{field}"), value);
         }
-        let launch = Self { values, world: world.ok_or(Undecided), layers: Err(Undecided) };
-        for (key, value) in &launch.values {
-            let degree = key.ends_with("_degree") || key.ends_with("less_layers") || key.ends_with("layers_per_stage");
-            if degree && key.starts_with("parallelism") && value.parse::<i64>().is_err() {
-                return Err(InputError::new(Kind::InvalidValue)
-                    .at(format!("--{key}"))
-                    .found(value)
-                    .expected("a whole number"));
-            }
-        }
-        Ok(launch)
+        Ok(Self { values, world: world.ok_or(Undecided), layers: Err(Undecided) })
     }
 
     fn int(&self, field: &str, default: i64) -> i64 {

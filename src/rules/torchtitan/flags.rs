@@ -95,6 +95,53 @@ const TREE: &[(&str, &str)] = &[
     ),
 ];
 
+/// Fields that hold a whole number, in whatever section.
+const WHOLE_NUMBERS: &str = "data_parallel_replicate_degree data_parallel_shard_degree tensor_parallel_degree \
+    pipeline_parallel_degree pipeline_parallel_first_stage_less_layers pipeline_parallel_last_stage_less_layers \
+    pipeline_parallel_layers_per_stage pipeline_parallel_microbatch_size context_parallel_degree expert_parallel_degree \
+    num_pp_microbatches expert_tensor_parallel_degree local_batch_size global_batch_size seq_len steps gc_freq \
+    num_tokens_per_microbatch_per_dp_rank num_tokens_per_train_step seed interval keep_latest_k load_step \
+    init_timeout_seconds train_timeout_seconds trace_buf_size num_workers prefetch_factor global_vocab_size num_chunks \
+    log_freq warmup_steps total_steps freq dataloader.num_workers dataloader.prefetch_factor profile_freq profiler_repeat \
+    profiler_skip_first profiler_skip_first_wait profiler_active profiler_warmup memory_snapshot_freq \
+    memory_snapshot_max_entries process_group_timeout_ms replica_id group_size min_replica_size";
+/// Of those the ones that count something which is always there.
+const COUNTS: &str = "local_batch_size seq_len num_pp_microbatches pipeline_parallel_microbatch_size";
+/// Fields that hold a number.
+const NUMBERS: &str = "max_norm memory_budget decay_ratio min_lr_factor lr_min lr beta1 beta2 eps weight_decay";
+/// Fields that are on or off.
+const SWITCHES: &str = "enable_fsdp_symm_mem enable_sequence_parallel disable_loss_parallel enable_async_tensor_parallel \
+    enable_cpu_offload disable_cuda_graphs gc_debug deterministic debug_moe_force_load_balance enable \
+    initial_load_model_only initial_load_in_hf initial_load_in_hf_quantized last_save_model_only last_save_in_hf \
+    enable_first_step_checkpoint create_seed_checkpoint load_only enable_checkpoint enable_ft_dataloader_checkpoints \
+    last_save_model_weights_only preserve_rng_state early_stop visualize_memory_budget_pareto deterministic_warn_only \
+    moe_force_load_balance detect_anomaly batch_invariant print_config enable_structured_logging persistent_workers \
+    pin_memory dataloader.persistent_workers dataloader.pin_memory enable_tensorboard disable_color_printing \
+    save_for_all_ranks enable_wandb early_step_in_backward enable_profiling enable_memory_snapshot print_args \
+    print_after_conversion enabled disable_fake_mode";
+
+/// Whether `value` is of the kind that `field` holds, where that is known; `None` leaves any field to its default.
+///
+/// # Errors
+/// What the field holds.
+pub(super) fn of_kind(field: &str, value: &str) -> Result<(), InputError> {
+    let is = |list: &'static str| fields(list).any(|known| known == field);
+    let whole = value.parse::<i64>().ok();
+    let number = value.parse::<f64>().ok().filter(|x| x.is_finite());
+    let (right, expected) = match () {
+        () if value == "None" => return Ok(()),
+        () if is(COUNTS) => (whole.is_some_and(|n| n >= 1), "a whole number, at least 1"),
+        () if is(WHOLE_NUMBERS) => (whole.is_some(), "a whole number"),
+        () if is(NUMBERS) => (number.is_some(), "a number"),
+        () if is(SWITCHES) => {
+            let said = ["true", "false", "1", "0", "yes", "no", "on", "off"];
+            (said.iter().any(|word| value.eq_ignore_ascii_case(word)), "True or False, or no value")
+        }
+        () => return Ok(()),
+    };
+    if right { Ok(()) } else { Err(InputError::new(Kind::InvalidValue).found(value).expected(expected)) }
+}
+
 /// Flags without a section: which function makes the configuration, and fields of the configuration itself.
 const WHOLE: [&str; 6] = ["module", "config", "model", "help", "hf_assets_path", "dump_folder"];
 
@@ -158,6 +205,27 @@ fn elsewhere(field: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_field_whose_kind_is_known_is_in_the_tree_and_refuses_other_kinds() {
+        let known = |field: &str| TREE.iter().any(|(_, list)| fields(list).any(|f| f == field));
+        for list in [WHOLE_NUMBERS, COUNTS, NUMBERS, SWITCHES] {
+            for field in fields(list) {
+                assert!(known(field), "{field}");
+                for wrong in ["1e9x", "many", "nan"] {
+                    assert!(of_kind(field, wrong).is_err(), "{field}={wrong}");
+                }
+            }
+        }
+        for field in fields(WHOLE_NUMBERS) {
+            for wrong in ["1e9", "1.5", "True", ""] {
+                assert!(of_kind(field, wrong).is_err(), "{field}={wrong}");
+            }
+            assert!(of_kind(field, "8").is_ok() && of_kind(field, "None").is_ok(), "{field}");
+        }
+        assert!(of_kind("local_batch_size", "0").is_err() && of_kind("data_parallel_shard_degree", "-1").is_ok());
+        assert!(of_kind("lr", "3e-4").is_ok() && of_kind("enable", "True").is_ok() && of_kind("mode", "full").is_ok());
+    }
 
     #[test]
     fn flags_of_every_section_are_known_and_misspelt_ones_are_not() {
