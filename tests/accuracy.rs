@@ -121,14 +121,203 @@ fn the_cheapest_of_rivals_is_near_the_fastest() {
 fn a_measurement_beyond_physics_is_left_out() {
     let header = "id,usable,framework,model_name,layers,hidden,heads,ffn,vocab,seq_len,gpu,gpu_count,precision,\
                   global_batch,micro_batch,tp,pp,zero_fsdp,recompute,iter_time_s";
-    let row = |seconds: &str| {
-        format!("x,True,Megatron-LM,llama2-7b,32,4096,32,11008,32000,4096,H100,8,bf16,8,1,1,1,FSDP,none,{seconds}")
+    let row = |name: &str, seconds: &str| {
+        format!("{name},True,Megatron-LM,llama2-7b,32,4096,32,11008,32000,4096,H100,8,bf16,8,1,1,1,FSDP,none,{seconds}")
     };
-    let text = [header, &row("0.9"), &row("0.0001"), &row("nan"), &row("")].join("\n");
+    let text = [header, &row("a", "0.9"), &row("b", "0.0001"), &row("c", "nan"), &row("d", "")].join("\n");
     let comparison = compare(&table::parse(&text).unwrap(), Quantity::Time, Constants::Fitted);
     assert_eq!(comparison.rows.len(), 1);
     let reasons: Vec<String> = comparison.left_out.iter().map(|(_, why)| why.to_string()).collect();
-    assert_eq!(reasons, ["measured faster than the device's peak", "not measured", "not measured"]);
+    let unreadable = "unreadable: a cell holds no value of its column";
+    assert_eq!(reasons, ["measured faster than the device's peak", unreadable, "not measured"]);
+}
+
+const COLUMNS: [&str; 30] = [
+    "id",
+    "source",
+    "usable",
+    "framework",
+    "model_name",
+    "layers",
+    "hidden",
+    "heads",
+    "kv_heads",
+    "ffn",
+    "vocab",
+    "seq_len",
+    "gpu",
+    "gpu_count",
+    "gpus_per_node",
+    "inter_bw",
+    "precision",
+    "optimizer",
+    "global_batch",
+    "micro_batch",
+    "tp",
+    "pp",
+    "cp",
+    "sp",
+    "dp",
+    "zero_fsdp",
+    "recompute",
+    "flash_attn",
+    "oom",
+    "iter_time_s",
+];
+
+/// A table of good runs, whose first row has `text` in the cell of `column`.
+fn table_with(column: &str, text: &str) -> String {
+    let good = |id: &str| -> Vec<String> {
+        let cells = format!(
+            "{id},s,True,Megatron-LM,llama2-7b,32,4096,32,32,11008,32000,4096,H100,16,8,8x400 Gb/s per node,bf16,AdamW,16,1,1,1,1,\
+             True,16,ZeRO-1,none,True,,1.9"
+        );
+        cells.split(',').map(str::to_owned).collect()
+    };
+    let mut first = good("first");
+    first[COLUMNS.iter().position(|c| *c == column).unwrap()] = text.to_owned();
+    let rows = [first, good("second"), good("third")].map(|cells| cells.join(","));
+    format!("{}\n{}\n", COLUMNS.join(","), rows.join("\n"))
+}
+
+#[test]
+fn a_cell_that_is_no_value_of_its_column_costs_its_row_and_is_named() {
+    let clean = compare(&table::parse(&table_with("id", "first")).unwrap(), Quantity::Time, Constants::Fitted);
+    assert_eq!((clean.rows.len(), clean.unreadable().len()), (3, 0), "{:?}", clean.left_out);
+    let counts = ["layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "seq_len", "gpu_count", "gpus_per_node"];
+    let more = ["global_batch", "micro_batch", "tp", "pp", "cp", "dp"];
+    let bad_counts = ["0", "-1", "x", "NaN", "inf", "2.5", "999999999999", "1e300"];
+    let mut cases: Vec<(&str, &str)> = Vec::new();
+    cases.extend(counts.iter().chain(&more).flat_map(|c| bad_counts.map(|bad| (*c, bad))));
+    cases.extend(
+        ["usable", "sp", "flash_attn", "oom"].iter().flat_map(|c| ["maybe", "2", "perhaps"].map(|bad| (*c, bad))),
+    );
+    cases.extend(["abc", "0", "-3", "nan", "inf", "1e99"].map(|bad| ("iter_time_s", bad)));
+    cases.extend([("optimizer", "zzz"), ("precision", "fp3"), ("inter_bw", "NaN"), ("inter_bw", "400")]);
+    cases.extend([("recompute", "maybe"), ("zero_fsdp", "perhaps"), ("id", "second")]);
+    for (column, bad) in cases {
+        let found = compare(&table::parse(&table_with(column, bad)).unwrap(), Quantity::Time, Constants::Fitted);
+        let unreadable = found.unreadable();
+        assert_eq!((found.rows.len(), unreadable.len()), (2, 1), "{column}={bad}: {:?}", found.left_out);
+        assert_eq!((unreadable[0].cell.column.as_str(), unreadable[0].cell.found.as_str()), (column, bad));
+        // Of two rows of one name the later one is the error.
+        assert_eq!(unreadable[0].line, if column == "id" { 3 } else { 2 });
+        assert!(!unreadable[0].cell.expected.is_empty());
+        let all = &found.sets(By::Source, Quantity::Time)[0];
+        assert!(all.left_out.keys().any(|why| why.starts_with("unreadable")), "{:?}", all.left_out);
+    }
+}
+
+#[test]
+fn sizes_beyond_all_measure_in_a_models_arguments_cost_their_row_too() {
+    let columns = "id,framework,gpu,gpu_count,precision,global_batch,micro_batch,seq_len,tp,pp,recompute,zero_fsdp,peak_mem_gb,args_json";
+    for (name, value) in [
+        ("num-layers", "999999999"),
+        ("hidden-size", "99999999999"),
+        ("ffn-hidden-size", "1e15"),
+        ("vocab-size", "1e15"),
+        ("mtp-num-layers", "999999999"),
+        ("moe-layer-freq", "\"\"([0]*999999999999)\"\""),
+        ("pipeline-model-parallel-size", "99999999999"),
+    ] {
+        let arguments = format!(
+            "\"{{\"\"num-layers\"\": 24, \"\"hidden-size\"\": 1024, \"\"num-attention-heads\"\": 16, \"\"num-experts\"\": 8, \
+             \"\"attention-backend\"\": \"\"flash\"\", \"\"decoder-first-pipeline-num-layers\"\": 2, \"\"{name}\"\": {value}}}\""
+        );
+        let text = format!("{columns}\na,Megatron-LM dev,H100,8,bf16,8,1,1024,1,1,none,none,10,{arguments}\n");
+        let found = compare(&table::parse(&text).unwrap(), Quantity::Memory, Constants::Fitted);
+        assert_eq!((found.rows.len(), found.left_out.len()), (0, 1), "{name}");
+    }
+}
+
+#[test]
+fn a_table_without_a_needed_column_or_without_a_row_to_compare_is_no_answer() {
+    let folder = folder("accuracy-needed");
+    let ran = |name: &str, text: &str, more: &[&str]| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        run(&[&["accuracy", "--data", &path.display().to_string()], more].concat())
+    };
+    let whole = table_with("id", "first");
+    for column in ["gpu", "layers", "heads", "seq_len", "precision", "tp", "iter_time_s"] {
+        let renamed = whole.replacen(column, &format!("my {column}"), 1);
+        // `gpu` and `tp` are parts of other names; the whole word is renamed.
+        let renamed = if matches!(column, "gpu" | "tp") {
+            whole.replacen(&format!(",{column},"), &format!(",my {column},"), 1)
+        } else {
+            renamed
+        };
+        let error = ran("missing.csv", &renamed, &["--json"]);
+        assert_eq!((error.code, error.error()["field"].as_str()), (2, Some(column)), "{}", error.out);
+    }
+    let error = ran("none.csv", &whole.replace(",H100,", ",abacus,"), &["--json"]);
+    assert_eq!(error.code, 2, "{}", error.out);
+    assert!(error.error()["help"].as_str().unwrap().contains("3 device not known"), "{}", error.err);
+    // Unreadable rows: ten by name, then how many; all of them in the object.
+    let (header, rest) = whole.split_once('\n').unwrap();
+    let row = rest.lines().next().unwrap();
+    let mut many = format!("{header}\n{row}\n");
+    for i in 0..14 {
+        many.push_str(&row.replacen("first", &format!("bad{i}"), 1).replace(",4096,32,32,", ",4096,32,-1,"));
+        many.push('\n');
+    }
+    let text = ran("many.csv", &many, &[]);
+    assert_eq!(text.err.matches("kv_heads: found `-1`").count(), 10, "{}", text.err);
+    assert!(text.err.contains("row `bad3`") && text.err.contains("14 in all"), "{}", text.err);
+    assert!(text.out.contains("14 unreadable"), "{}", text.out);
+    let object = ran("many.csv", &many, &["--json"]).json();
+    assert_eq!(object["unreadable"].as_array().unwrap().len(), 14);
+    assert_eq!(object["unreadable"][0]["column"], "kv_heads");
+    // A list of rows is in the object only.
+    let error = ran("many.csv", &many, &["--rows"]);
+    assert!(error.code == 2 && error.err.contains("--json"), "{}", error.err);
+    let help = run(&["accuracy", "--help"]).out + &run(&["calibrate", "--help"]).out;
+    for column in COLUMNS.iter().filter(|c| !matches!(**c, "id" | "source")) {
+        assert_eq!(help.matches(&format!("\n  {column} ")).count(), 2, "{column}");
+    }
+}
+
+#[test]
+fn devices_are_grouped_by_the_name_they_are_known_by() {
+    let Some(comparison) = time() else { return };
+    let sets = comparison.sets(By::Gpu, Quantity::Time);
+    let names: Vec<&str> = sets.iter().map(|s| s.name.as_str()).collect();
+    for set in &sets[1..] {
+        let known = espalier::cluster::devices::find(&set.name);
+        assert!(known.is_err() || known.unwrap().name == set.name, "{} beside its own name: {names:?}", set.name);
+    }
+}
+
+#[test]
+fn names_in_groups_that_are_no_runs_are_told() {
+    let folder = folder("regret-names");
+    let path = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let whole = table_with("id", "first");
+    let runs = path("runs.csv", &whole.replace(",True,16,", ",True,,"));
+    let groups = path(
+        "groups.csv",
+        "group,source,row_ids\ng,s,first;second;nosuchrow;first\ng,s,first;third\nh,s,second;first\n",
+    );
+    let ran = run(&["regret", "--data", &groups, "--runs", &runs, "--json"]);
+    // Without tokens per second nothing is a group; the same with them.
+    assert_eq!(ran.code, 2, "{}", ran.out);
+    let with_rates = whole.replace("iter_time_s", "iter_time_s,tokens_per_s_per_gpu").replace(",1.9\n", ",1.9,2000\n");
+    let runs = path("runs.csv", &with_rates);
+    let ran = run(&["regret", "--data", &groups, "--runs", &runs, "--json"]);
+    let document = ran.json();
+    let told: Vec<(&str, &str)> = document["unreadable"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (row["column"].as_str().unwrap(), row["found"].as_str().unwrap()))
+        .collect();
+    assert_eq!(told, [("row_ids", "nosuchrow"), ("row_ids", "first"), ("group", "g"), ("row_ids", "second;first")]);
+    let text = run(&["regret", "--data", &groups, "--runs", &runs]);
+    assert!(text.err.contains("nosuchrow") && text.out.contains("unreadable: 4"), "{} {}", text.err, text.out);
 }
 
 #[test]

@@ -339,6 +339,25 @@ fn diff_and_why_not_take_what_runs_today() {
 }
 
 #[test]
+fn values_of_torchtitans_flags_are_of_their_kind() {
+    for (flag, bad, expected) in [
+        ("training.local_batch_size", "1e9", "a whole number"),
+        ("training.local_batch_size", "0", "at least 1"),
+        ("training.seq_len", "long", "a whole number"),
+        ("training.steps", "1.5", "a whole number"),
+        ("parallelism.tensor_parallel_degree", "two", "a whole number"),
+        ("optimizer.lr", "fast", "a number"),
+        ("metrics.enable_wandb", "maybe", "True or False"),
+    ] {
+        let ran = run(&["check", "--torchtitan", &format!("--{flag} {bad}"), "--world", "8", "--json"]);
+        let error = ran.error();
+        assert_eq!((ran.code, error["found"].as_str()), (2, Some(bad)), "{flag}: {error}");
+        assert!(error["field"].as_str().unwrap().contains(flag), "{error}");
+        assert!(error["expected"].as_str().unwrap().contains(expected), "{error}");
+    }
+}
+
+#[test]
 fn flags_of_torchtitan_are_known_by_name() {
     let of = |flags: &str| run(&["check", "--torchtitan", flags, "--world", "8", "--json"]);
     let all = "--module m --config c --training.seq_len 2048 --checkpoint.async_mode async --metrics.no_enable_wandb \

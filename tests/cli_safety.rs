@@ -133,6 +133,77 @@ fn a_calibration_replaces_clusters_only() {
 }
 
 #[test]
+fn every_flag_that_names_a_file_spares_inputs_and_files_of_another_kind() {
+    let dir = folder("outputs");
+    let path = |name: &str| dir.join(name).to_str().unwrap().to_owned();
+    let (plan, schedule, notes, csv, out) =
+        (path("plan.json"), path("schedule.json"), path("notes.txt"), path("runs.csv"), path("out"));
+    assert_eq!(run(&small("plan", &["-o", &plan])).code, 0);
+    let question = ["--devices", "2", "--micro-batches", "4", "--times", "1:1:1", "--max-evals", "50"];
+    assert_eq!(run(&[&["schedule"], &question[..], &["-o", &schedule]].concat()).code, 0);
+    std::fs::write(&notes, "mine").unwrap();
+    std::fs::write(
+        &csv,
+        "id,framework,model_name,layers,hidden,heads,ffn,vocab,seq_len,gpu,gpu_count,precision,global_batch,micro_batch,tp,pp,\
+         zero_fsdp,recompute,iter_time_s\n\
+         x,Megatron-LM,llama2-7b,32,4096,32,11008,32000,4096,H100,8,bf16,8,1,1,1,FSDP,none,0.9\n",
+    )
+    .unwrap();
+    std::fs::create_dir(&out).unwrap();
+    let kept = [&plan, &schedule, &notes, &csv];
+    let before: Vec<String> = kept.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect();
+    let small_plan = small("plan", &["-o"]);
+    let page = ["accuracy", "--data", &csv, "--html"];
+    let search = [&["schedule"], &question[..], &["-o"]].concat();
+    let judge = ["schedule", &schedule, "-o"];
+    let probe =
+        ["probe", "--device", "h100", "--nic", "400Gb/s", "--hostlist", "n[1-4]", "--tasks-per-node", "8(x4)", "-o"];
+    let export = ["export", &schedule, "--to", "torch-csv", "-o"];
+    let chrome = ["export", &schedule, "--to", "chrome", "-o"];
+    // Each with the one file that it may replace, unless that is what it reads.
+    let commands: [(&[&str], Option<&str>); 7] = [
+        (&small_plan, Some(&plan)),
+        (&page, None),
+        (&search, Some(&schedule)),
+        (&judge, None),
+        (&probe, None),
+        (&export, None),
+        (&chrome, None),
+    ];
+    for (command, own) in commands {
+        for target in kept {
+            if own == Some(target.as_str()) {
+                continue;
+            }
+            let ran = run(&[command, &[target, "--json"]].concat());
+            assert_eq!(ran.code, 2, "{command:?} {target}: {}", ran.out);
+            let error = ran.error();
+            assert!(
+                matches!(error["kind"].as_str(), Some("unwritable" | "inconsistent")),
+                "{command:?} {target}: {error}"
+            );
+            assert_eq!(error["file"].as_str(), Some(target.as_str()), "{error}");
+        }
+        // A new name is written, and written again.
+        let fresh = path("fresh");
+        for _ in 0..2 {
+            let ran = run(&[command, &[&fresh, "--json"]].concat());
+            assert_eq!(ran.code, 0, "{command:?}: {}", ran.err);
+        }
+        std::fs::remove_file(&fresh).unwrap();
+    }
+    // Files in a folder of launch files.
+    let export = |to: &str| run(&["export", &plan, "--to", to, "-o", &out, "--json"]);
+    assert_eq!((export("deepspeed").code, export("deepspeed").code), (0, 0));
+    for entry in std::fs::read_dir(&out).unwrap() {
+        std::fs::write(entry.unwrap().path(), "mine").unwrap();
+    }
+    assert_eq!(export("deepspeed").error()["kind"], "unwritable");
+    let after: Vec<String> = kept.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect();
+    assert_eq!(before, after);
+}
+
+#[test]
 fn a_search_that_made_its_usual_evaluations_says_so() {
     let text = run(&small("plan", &["--backend", "random"])).out;
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -66,7 +66,12 @@ static COLUMNS: &[Column] = &[
     column("gpu", Need::Always, Holds::Description, "accelerator by any of its usual names"),
     column("gpu_count", Need::Always, DEVICES, "accelerators"),
     column("gpus_per_node", Need::Optional, DEVICES, "accelerators of a node; else those of the usual machine"),
-    column("inter_bw", Need::Optional, Holds::Description, "network in words with a rate in Gb/s, `8x400 Gb/s per node`"),
+    column(
+        "inter_bw",
+        Need::Optional,
+        Holds::Description,
+        "network in words with a rate in Gb/s, `8x400 Gb/s per node`",
+    ),
     column("framework", Need::Always, Holds::Description, "what ran it, `Megatron-LM`, `nanotron`, ..."),
     column("model_name", Need::Shape, Holds::Description, "a name that tells the family"),
     column("layers", Need::Shape, LAYERS, "layers"),
@@ -200,9 +205,7 @@ pub fn readable(row: &Row) -> Result<(), LeftOut> {
 /// The unreadable rows of `rows`.
 pub fn unreadable(rows: &[Row]) -> Vec<BadRow> {
     let bad = |row: &Row| match readable(row) {
-        Err(LeftOut::Unreadable(cell)) => {
-            Some(BadRow { id: row.or_blank("id").to_owned(), line: row.line, cell })
-        }
+        Err(LeftOut::Unreadable(cell)) => Some(BadRow { id: row.or_blank("id").to_owned(), line: row.line, cell }),
         _ => None,
     };
     rows.iter().filter_map(bad).collect()
@@ -244,9 +247,8 @@ pub fn missing(rows: &[Row], quantity: Quantity) -> Option<(&'static str, String
 
 /// The columns with their values and units, for help texts.
 pub fn described() -> String {
-    let mut text = String::from(
-        "Columns of a table of runs (comma-separated, the first line names them; others are not read):\n",
-    );
+    let mut text =
+        String::from("Columns of a table of runs (comma-separated, the first line names them; others are not read):\n");
     for c in COLUMNS {
         let needed = match c.need {
             Need::Always => "needed",

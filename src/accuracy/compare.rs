@@ -279,8 +279,7 @@ pub fn compare(rows: &[Row], quantity: Quantity, constants: Constants) -> Compar
             Ok(compared) => comparison.rows.push(compared),
             Err(why) => {
                 let cell = |column: &str| row.or_blank(column).to_owned();
-                let kept =
-                    Row1 {
+                let kept = Row1 {
                     id: cell("id"),
                     source: cell("source"),
                     gpu: cell("gpu"),

@@ -82,7 +82,8 @@ fn said(line: &str) -> Option<Option<Said>> {
 /// What tells runs in one log apart: iterations in all (of `iteration 10/ 100`) and the global batch.
 fn run_of(line: &str) -> (Option<u64>, Option<u64>) {
     let whole = |text: &str| {
-        let digits: String = text.trim_start_matches([':', ' ', '=']).chars().take_while(char::is_ascii_digit).collect();
+        let digits: String =
+            text.trim_start_matches([':', ' ', '=']).chars().take_while(char::is_ascii_digit).collect();
         digits.parse::<u64>().ok()
     };
     let total = line.find("iteration ").and_then(|at| line[at..].split_once('/')).and_then(|(_, rest)| whole(rest));
@@ -109,14 +110,22 @@ pub fn times(text: &str, tokens_per_device: f64, batch: u64) -> Times {
             }
             Some(Some(_)) if cut => {
                 times.unreadable.push(i + 1);
-                times.skipped.push(Skipped::new(format!("line {}", i + 1), quote(line), "cut off: digits may be missing"));
+                times.skipped.push(Skipped::new(
+                    format!("line {}", i + 1),
+                    quote(line),
+                    "cut off: digits may be missing",
+                ));
             }
             Some(Some(said)) => {
                 let (total, stated) = run_of(line);
                 if let Some(other) = stated.filter(|stated| *stated != batch) {
                     times.other_runs.push(i + 1);
                     let why = format!("another global batch than the plan's {batch}");
-                    times.skipped.push(Skipped::new(format!("line {}", i + 1), format!("global batch size {other}"), why));
+                    times.skipped.push(Skipped::new(
+                        format!("line {}", i + 1),
+                        format!("global batch size {other}"),
+                        why,
+                    ));
                     continue;
                 }
                 let seconds = match said {
@@ -179,6 +188,10 @@ mod tests {
         assert_eq!((found.seconds, found.other_runs), (vec![1.5, 1.501], vec![1, 2]));
         let none = times(&text, 1.0, 32);
         assert_eq!(none.other_runs, [1, 2, 3, 4]);
-        assert!(none.skipped[0].value.ends_with("8") && none.skipped[0].why.contains("plan's 32"), "{:?}", none.skipped);
+        assert!(
+            none.skipped[0].value.ends_with("8") && none.skipped[0].why.contains("plan's 32"),
+            "{:?}",
+            none.skipped
+        );
     }
 }

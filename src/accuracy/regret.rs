@@ -189,11 +189,11 @@ fn members<'a>(groups: &'a [Row], by_id: &BTreeMap<&str, &'a Row>) -> (Vec<Membe
         let mut sorted = ids.clone();
         sorted.sort_unstable();
         if !name.is_empty() && !names.insert(name) {
-            tell("group", name, "every group once; the later one is left out".to_owned());
+            tell("group", name, "every group once".to_owned());
             continue;
         }
         if let Some(earlier) = seen.insert(sorted, name) {
-            tell("row_ids", group.or_blank("row_ids"), format!("other runs than group `{earlier}` has; it is left out"));
+            tell("row_ids", group.or_blank("row_ids"), format!("other runs than group `{earlier}` has"));
             continue;
         }
         members.push((group, ids.iter().filter_map(|id| by_id.get(id).copied()).collect()));
@@ -286,8 +286,7 @@ mod tests {
         let names: Vec<&str> = members.iter().map(|(group, _)| group.or_blank("group")).collect();
         assert_eq!((names, members[0].1.len()), (vec!["g", "j"], 2));
         let found: Vec<(&str, &str)> = bad.iter().map(|b| (b.id.as_str(), b.cell.found.as_str())).collect();
-        let expected =
-            [("g", "nosuchrow"), ("g", "b"), ("g", "g"), ("h", "b;a"), ("i", "nothing")];
+        let expected = [("g", "nosuchrow"), ("g", "b"), ("g", "g"), ("h", "b;a"), ("i", "nothing")];
         assert_eq!(found, expected);
     }
 

@@ -3,10 +3,10 @@
 use super::output::Output;
 use super::written::{Written, may_write};
 use super::{ANSWERED, Ended, Failure, input, plan_file};
-use crate::accuracy::cells::described;
 use crate::accuracy::calibrate::links::{of_table, of_topology};
 use crate::accuracy::calibrate::runs::of_runs;
 use crate::accuracy::calibrate::{Ran, calibrate, scaled};
+use crate::accuracy::cells::described;
 use crate::accuracy::{log, table};
 use crate::cluster::file::ClusterFile;
 use crate::cluster::probe::{nccl, topo};

@@ -33,8 +33,8 @@ mod schema;
 mod search;
 mod tables;
 mod values;
-mod written;
 mod why_not;
+mod written;
 
 use crate::error::InputError;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};

@@ -36,7 +36,7 @@ pub(super) fn tell(path: &Path, bad: &[BadRow], output: &Output) {
         say(&format!("{}: {row}: left out", path.display()));
     }
     if bad.len() > LISTED {
-        say(&format!("{}: {} unreadable rows in all", path.display(), bad.len()));
+        say(&format!("{}: {} in all", path.display(), bad.len()));
     }
 }
 
@@ -49,5 +49,7 @@ pub(super) fn none_compared(path: &Path, comparison: &Comparison) -> InputError 
         help.push_str(&format!("; the first unreadable one: {first}"));
     }
     let error = InputError::new(Kind::Inconsistent).in_file(path.display()).help(help);
-    error.found(format!("{} rows", comparison.left_out.len())).expected("at least one that can be priced and was measured")
+    error
+        .found(format!("{} rows", comparison.left_out.len()))
+        .expected("at least one that can be priced and was measured")
 }

@@ -43,7 +43,10 @@ pub fn calibration(found: &Calibration, times: &Times, style: Style) -> String {
     let _ = writeln!(out, "  kernels sustain {:.3} times what was assumed", found.factor);
     let text = verdict(found.fitted, found.held_out, found.error_after, found.error_before, found.accepted);
     let _ = writeln!(out, "  {text}");
-    for (i, seconds, reason) in &found.quarantined {
+    if found.quarantined.len() > LISTED {
+        let _ = writeln!(out, "  {} lines left out, the first of them:", found.quarantined.len());
+    }
+    for (i, seconds, reason) in found.quarantined.iter().take(LISTED) {
         let _ = writeln!(out, "  {} left out: {seconds:.4} s, {reason}", times.name(*i));
     }
     let mut reasons: BTreeMap<&str, Vec<&Skipped>> = BTreeMap::new();

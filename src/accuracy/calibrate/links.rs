@@ -5,6 +5,7 @@ use super::CalibrationError;
 use super::robust::{Fit, Knob, Sample, fit};
 use super::runs::MOST;
 use crate::accuracy::conventions::{Generation, generation};
+use crate::cluster::devices;
 use crate::cluster::fabric::{INFINIBAND, NVLINK4};
 use crate::cluster::probe::Node;
 use crate::cluster::probe::compose::{Seen, compose};
@@ -53,7 +54,13 @@ fn least_passed(reduces: bool, n: f64, here: f64, in_switch: bool, across: bool)
 /// Ranks and nodes of a table: as it lists them, else as both bandwidths tell.
 fn placed(pool: &Pool, table: &Table) -> Result<(u64, u64), CalibrationError> {
     let refused = |why: String| Err(CalibrationError::Mismatch(why));
-    let told = table.told();
+    let own = pool.device.name.as_str();
+    if let Some(device) = table.device.as_deref().and_then(|text| devices::find(text).ok()).filter(|d| d.name != own) {
+        return refused(format!("the table is of {}, the cluster has {own}", device.name));
+    }
+    let Ok(told) = table.told() else {
+        return refused("the table's algbw and busbw are those of no number of ranks".into());
+    };
     let ranks = match (table.ranks, told) {
         (Some(listed), Some(told)) if !told.allows(listed) => {
             return refused(format!(
@@ -73,7 +80,8 @@ fn placed(pool: &Pool, table: &Table) -> Result<(u64, u64), CalibrationError> {
         },
         (None, None) => {
             return refused(
-                "the table lists no ranks, and its algbw and busbw do not tell them: give it with its `# Rank` lines".into(),
+                "the table lists no ranks, and its algbw and busbw do not tell them: give it with its `# Rank` lines"
+                    .into(),
             );
         }
     };
@@ -124,7 +132,7 @@ pub fn of_table(pool: &Pool, table: &Table) -> Result<OfTable, CalibrationError>
     if ranks > inside || ranks < 2 {
         return refused(format!("the table has {ranks} ranks, the cluster's links join {inside} devices"));
     }
-    let reduces = table.told().map_or(table.reduces, |told| told.all_reduce);
+    let reduces = table.told().ok().flatten().map_or(table.reduces, |told| told.all_reduce);
     let (n, group) = (ranks as f64, Group { size: ranks, stride: 1 });
     let moved = if reduces { 2.0 } else { 1.0 } * (n - 1.0) / n;
     let own = &pool.levels[level];

@@ -212,7 +212,8 @@ pub fn fit(
     left.extend(far.iter().map(|&i| (i, Quarantine::Outlier)));
     let skipped = |(i, why): &(usize, Quarantine)| {
         let Sample { name, measured, least } = &samples[*i];
-        let limit = if *why == Quarantine::BeyondPhysics { format!("; no less than {least:.6} s") } else { String::new() };
+        let limit =
+            if *why == Quarantine::BeyondPhysics { format!("; no less than {least:.6} s") } else { String::new() };
         Skipped::new(name.clone(), format!("{measured:.6} s{limit}"), why.to_string())
     };
     let reasons = |left: &[(usize, Quarantine)]| Reasons(left.iter().map(skipped).collect());
@@ -324,6 +325,9 @@ mod tests {
         let mixed = fit(&broken, &knobs, &price).unwrap_err();
         assert!(matches!(&mixed, CalibrationError::Mixed { left_out, of: 40 } if left_out.0.len() == 21), "{mixed}");
         let few = fit(&broken[..3], &knobs, &price).unwrap_err();
-        assert!(few.to_string().starts_with("0 usable samples") && few.to_string().contains("(the first: 0: NaN s"), "{few}");
+        assert!(
+            few.to_string().starts_with("0 usable samples") && few.to_string().contains("(the first: 0: NaN s"),
+            "{few}"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! A pool's constants from a table of a user's own runs: kernels of the device and what its links reach.
 
-use super::{CalibrationError, Reasons, Skipped};
 use super::robust::{Fit, Knob, Sample, fit};
+use super::{CalibrationError, Reasons, Skipped};
 use crate::accuracy::case::Case;
 use crate::accuracy::left_out::LeftOut;
 use crate::accuracy::table::Row;

@@ -2,7 +2,7 @@
 //! in-place form), or JSON of 2.17 (`-J`). Rates are GB/s of 1e9 bytes; bus bandwidth is algorithm bandwidth times
 //! `2(n-1)/n` for all-reduce and `(n-1)/n` for all-gather, reduce-scatter and all-to-all.
 
-use super::ranks::{Told, told};
+use super::ranks::{Contradiction, Told, told};
 use super::{not_empty, plain};
 use crate::error::{InputError, Kind};
 use serde::Serialize;
@@ -41,7 +41,10 @@ pub struct Table {
 
 impl Table {
     /// What both bandwidths tell of the ranks.
-    pub fn told(&self) -> Option<Told> {
+    ///
+    /// # Errors
+    /// When they are those of no number of ranks.
+    pub fn told(&self) -> Result<Option<Told>, Contradiction> {
         told(self.rows.iter().map(|row| row.out_of_place), self.reduces)
     }
 
@@ -70,7 +73,15 @@ pub fn parse(text: &str) -> Result<Table, InputError> {
     if text.trim_start().starts_with('{') {
         return json(&text);
     }
-    let mut table = Table { ranks: None, nodes: None, device: None, reduces: false, rows: Vec::new(), unusable: 0, wrong: Vec::new() };
+    let mut table = Table {
+        ranks: None,
+        nodes: None,
+        device: None,
+        reduces: false,
+        rows: Vec::new(),
+        unusable: 0,
+        wrong: Vec::new(),
+    };
     let mut hosts: Vec<&str> = Vec::new();
     let mut columns = None;
     // Older versions print the largest deviation in that place, which is rarely 0.
@@ -86,6 +97,9 @@ pub fn parse(text: &str) -> Result<Table, InputError> {
                 let host = words.iter().position(|w| *w == "on").and_then(|i| words.get(i + 1));
                 hosts.extend(host.filter(|h| !hosts.contains(h)).copied().into_iter().collect::<Vec<_>>());
                 table.device = table.device.or_else(|| comment.split(']').nth(1).map(|d| d.trim().to_owned()));
+            }
+            if let Some(unit) = words.iter().find(|w| matches!(**w, "(ms)" | "(s)" | "(ns)")) {
+                return Err(InputError::new(Kind::Unsupported).at(at()).found(unit).expected("times in (us)"));
             }
             if words.first() == Some(&"size") {
                 columns = Some(words.len());
@@ -231,7 +245,8 @@ mod tests {
         let json = r#"{"results": [{"size": 8, "out_of_place": {"time": 3.0, "busbw": 7.5, "nwrong": 2}},
             {"size": 16, "out_of_place": {"time": 3.0, "busbw": 9.5, "nwrong": 0}}]}"#;
         assert_eq!(parse(json).unwrap().wrong, [8.0]);
-        let failed = "1024 256 float sum -1 10.0 0.10 0.10 1e-3 10.0 0.11 0.11 1e-3\n# Out of bounds values : 5 FAILED\n";
+        let failed =
+            "1024 256 float sum -1 10.0 0.10 0.10 1e-3 10.0 0.11 0.11 1e-3\n# Out of bounds values : 5 FAILED\n";
         assert!(parse(failed).is_err());
     }
 

@@ -29,10 +29,17 @@ impl Told {
     }
 }
 
+/// The bandwidths of a table follow no formula: lines that print them large enough contradict each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Contradiction;
+
 /// What pairs of algorithm and bus bandwidth tell, in bytes per second; `reduces`: the elements are reduced. Nothing where no
-/// pair is large enough to tell, where they contradict each other, or where both bandwidths are the same without a reduction
-/// (broadcasts and pairs, whatever the ranks).
-pub fn told(pairs: impl IntoIterator<Item = [f64; 2]>, reduces: bool) -> Option<Told> {
+/// pair is large enough to tell, or where both bandwidths are the same without a reduction (broadcasts and pairs, whatever the
+/// ranks).
+///
+/// # Errors
+/// When no number of ranks has these bandwidths.
+pub fn told(pairs: impl IntoIterator<Item = [f64; 2]>, reduces: bool) -> Result<Option<Told>, Contradiction> {
     let (mut low, mut high) = (0.0f64, f64::INFINITY);
     for [algorithm, bus] in pairs {
         // Of less than that no digit is left.
@@ -42,18 +49,24 @@ pub fn told(pairs: impl IntoIterator<Item = [f64; 2]>, reduces: bool) -> Option<
         low = low.max((bus - ROUNDED) / (algorithm + ROUNDED));
         high = high.min((bus + ROUNDED) / (algorithm - ROUNDED));
     }
-    if low <= 0.0 || low > high {
-        return None;
+    if low <= 0.0 {
+        return Ok(None);
+    }
+    if low > high {
+        return Err(Contradiction);
     }
     // `2(n-1)/n` begins at 1 with two ranks, `(n-1)/n` never reaches it.
     let all_reduce = reduces && high >= 1.0;
-    if !all_reduce && high >= 1.0 && low > 0.99 {
-        return None;
+    if !all_reduce && high >= 1.0 {
+        return Ok(None);
     }
     let ways = if all_reduce { 2.0 } else { 1.0 };
     let ranks = |ratio: f64| if ratio < ways { ways / (ways - ratio) } else { MOST };
     let (least, most) = (ranks(low).min(MOST).ceil().max(2.0), ranks(high).min(MOST).floor());
-    (least <= most).then_some(Told { all_reduce, least: least as u64, most: most as u64 })
+    if least > most {
+        return Err(Contradiction);
+    }
+    Ok(Some(Told { all_reduce, least: least as u64, most: most as u64 }))
 }
 
 #[cfg(test)]
@@ -68,13 +81,13 @@ mod tests {
     #[test]
     fn ranks_follow_from_both_bandwidths_by_the_formula_of_the_collective() {
         for ranks in [2u32, 3, 4, 8, 16, 64, 96] {
-            let told = told(table(f64::from(ranks), 2.0), true).unwrap();
+            let told = told(table(f64::from(ranks), 2.0), true).unwrap().unwrap();
             assert!(told.all_reduce && told.allows(u64::from(ranks)), "{ranks}: {told:?}");
             assert!(ranks > 64 || told.exactly() == Some(u64::from(ranks)), "{ranks}: {told:?}");
         }
         for ranks in [2u32, 4, 8, 32] {
             for reduces in [false, true] {
-                let told = told(table(f64::from(ranks), 1.0), reduces).unwrap();
+                let told = told(table(f64::from(ranks), 1.0), reduces).unwrap().unwrap();
                 assert!(!told.all_reduce && told.exactly() == Some(u64::from(ranks)), "{ranks}: {told:?}");
             }
         }
@@ -82,9 +95,10 @@ mod tests {
 
     #[test]
     fn small_contradictory_and_rooted_tables_tell_nothing() {
-        assert_eq!(told([[0.01e9, 0.02e9]], true), None);
-        assert_eq!(told([[100e9, 175e9], [100e9, 150e9]], true), None);
-        assert_eq!(told([[100e9, 100e9]], false), None);
-        assert_eq!(told([], true), None);
+        assert_eq!(told([[0.01e9, 0.02e9]], true), Ok(None));
+        assert_eq!(told([[100e9, 175e9], [100e9, 150e9]], true), Err(Contradiction));
+        assert_eq!(told([[100e9, 140e9]], true), Err(Contradiction));
+        assert_eq!(told([[100e9, 100e9]], false), Ok(None));
+        assert_eq!(told([], true), Ok(None));
     }
 }
