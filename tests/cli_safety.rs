@@ -184,6 +184,10 @@ fn every_flag_that_names_a_file_spares_inputs_and_files_of_another_kind() {
             );
             assert_eq!(error["file"].as_str(), Some(target.as_str()), "{error}");
         }
+        if command[0] == "probe" {
+            // It has no topology to write of.
+            continue;
+        }
         // A new name is written, and written again.
         let fresh = path("fresh");
         for _ in 0..2 {

