@@ -115,7 +115,7 @@ impl Alleviate {
             let (taken, options) = (genes[gene].option, genes[gene].options.max(2));
             let other = stream.below(u64::from(options) - 1) as u32;
             let option = other + u32::from(other >= taken);
-            match replace(&mut ground.decoder, &at.genome, &[(gene, option)], &mut stream) {
+            match replace(&mut ground.decoder, (&at.genome, &at.solution), &[(gene, option)], &mut stream) {
                 Ok((genome, solution)) => {
                     let key = ground.problem.key(&solution);
                     if evaluator.seen(key).is_none() && !asked.contains(&key) {

@@ -10,7 +10,7 @@ use super::attempts::Attempts;
 use super::backend::Backend;
 use super::budget::Stop;
 use super::desks::Desks;
-use super::evaluator::Evaluator;
+use super::evaluator::{Evaluator, Question};
 use super::genome::{Decoder, Genome, Wish};
 use super::problem::{Key128, Problem};
 use super::score::Score;
@@ -156,7 +156,7 @@ impl Anneal {
             attempts
         });
         let mut proposed: BTreeSet<Key128> = BTreeSet::new();
-        let (mut proposals, mut candidates) = (Vec::with_capacity(all.len()), Vec::with_capacity(all.len()));
+        let mut proposals = Vec::with_capacity(all.len());
         for (number, mut attempts) in all.drain(..).enumerate() {
             attempts.disown(|key| proposed.contains(&key));
             if !attempts.is_new() {
@@ -167,13 +167,14 @@ impl Anneal {
             attempts.count(evaluator)?;
             if let Some((proposal, key, _)) = attempts.made {
                 proposed.insert(key);
-                candidates.push(evaluator.bred(proposal.solution.clone(), key, &proposal.genome));
-                proposals.push((number / each, proposal));
+                proposals.push((number / each, proposal, key));
             }
         }
-        let scores = evaluator.ask(candidates)?;
+        let questions: Vec<_> =
+            proposals.iter().map(|(_, made, key)| Question::bred(&made.solution, *key, &made.genome)).collect();
+        let scores = evaluator.ask_about(&questions)?;
         let unit = evaluator.cutoff().map_or(1.0, f64::abs).max(f64::MIN_POSITIVE);
-        for ((number, Proposal { operator, genome, solution, luck }), score) in proposals.into_iter().zip(scores) {
+        for ((number, Proposal { operator, genome, solution, luck }, _), score) in proposals.into_iter().zip(scores) {
             let chain = &mut chains[number];
             ground.selector.credit(operator, score < chain.score);
             if accepts(chain.score, score, temperature, unit, luck) {

@@ -1,6 +1,7 @@
 //! Solutions made side by side. Which desk makes which piece depends on the number of pieces only, never on threads, so that
 //! even what a desk keeps between pieces is the same however many threads there are.
 
+use super::crew;
 use super::dispatch::WORTH_SHARING_S;
 use rayon::prelude::*;
 use std::time::Instant;
@@ -38,7 +39,7 @@ impl<D: Clone + Send> Desks<D> {
         let made: Vec<(Vec<T>, f64)> = if count < 2 || self.expected_s * (count as f64) < WORTH_SHARING_S {
             used.iter_mut().enumerate().map(at_desk).collect()
         } else {
-            used.par_iter_mut().enumerate().with_max_len(1).map(at_desk).collect()
+            crew::share(used.par_iter_mut().enumerate(), at_desk)
         };
         let seconds: f64 = made.iter().map(|(_, seconds)| seconds).sum();
         self.expected_s += (seconds / count.max(1) as f64 - self.expected_s) / 4.0;

@@ -1,5 +1,6 @@
 //! Evaluations side by side: in index order, with panics turned into failures, cut short when asked to.
 
+use super::crew;
 use super::problem::{Fidelity, Problem};
 use super::score::Score;
 use rayon::prelude::*;
@@ -30,7 +31,7 @@ pub(super) fn evaluate<P: Problem>(
     if solutions.len() < 2 || expected_s * (solutions.len() as f64) < WORTH_SHARING_S {
         solutions.iter().map(one).collect()
     } else {
-        solutions.par_iter().with_max_len(1).map(one).collect()
+        crew::share(solutions.par_iter(), one)
     }
 }
 

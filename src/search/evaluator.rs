@@ -6,10 +6,11 @@
 
 use super::archive::{Archive, Entry};
 use super::budget::{Budget, Interrupt, Stop};
+use super::candidate::Way;
+pub use super::candidate::{Candidate, Question};
 use super::checkpoint::Checkpoint;
 use super::dispatch::{self, Evaluated};
 use super::front::{self, Compromise};
-use super::genome::Genome;
 use super::outcome::{Counters, Observer, Outcome, Progress, gap};
 use super::problem::{Bound, Fidelity, Key128, Problem};
 use super::score::Score;
@@ -17,6 +18,7 @@ use super::trace::{Clocks, Improvement, Trace};
 use crate::memo::Cache;
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry as HashEntry;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -31,15 +33,11 @@ const ROUNDING: f64 = 1e-12;
 
 type Scores = HashMap<u128, Score, FixedState>;
 
-/// A solution to be priced.
-#[derive(Debug, Clone)]
-pub struct Candidate<S> {
-    /// The solution.
-    pub solution: S,
-    /// Its identity.
-    pub key: Key128,
-    /// The options that lead to it, if it comes from a path.
-    pub path: Option<Box<[u32]>>,
+/// What is known of a question before its batch is priced.
+enum Standing {
+    Known(Score),
+    /// The number of the first question of the batch with this key, among those to be priced.
+    Asked(usize),
 }
 
 /// What surrounds a search.
@@ -167,11 +165,6 @@ impl<'a, P: Problem> Evaluator<'a, P> {
         Candidate { key: self.problem.key(&solution), solution, path: path.map(Into::into) }
     }
 
-    /// A candidate for the solution with this key that `genome` leads to.
-    pub fn bred(&self, solution: P::Solution, key: Key128, genome: &Genome) -> Candidate<P::Solution> {
-        Candidate { key, solution, path: Some(genome.genes().iter().map(|gene| gene.option).collect()) }
-    }
-
     /// The score of a solution that this search has asked for before.
     pub fn seen(&self, key: Key128) -> Option<Score> {
         self.record().seen(key)
@@ -184,49 +177,75 @@ impl<'a, P: Problem> Evaluator<'a, P> {
 
     /// Prices `candidates`, in order. Stops within the batch when a limit is met; what was priced until then counts.
     pub fn ask(&mut self, candidates: Vec<Candidate<P::Solution>>) -> Result<Vec<Score>, Stop> {
+        let questions: Vec<Question<'_, P::Solution>> = candidates
+            .iter()
+            .map(|Candidate { solution, key, path }| {
+                let way = path.as_deref().map_or(Way::Unknown, Way::Options);
+                Question { solution, key: *key, way }
+            })
+            .collect();
+        self.ask_about(&questions)
+    }
+
+    /// As [`Evaluator::ask`], of solutions that the caller keeps: none is copied unless it is among the best.
+    pub fn ask_about(&mut self, questions: &[Question<'_, P::Solution>]) -> Result<Vec<Score>, Stop> {
         self.poll()?;
         self.counters.batches += 1;
         let fidelity = self.setup.fidelity;
         let room = self.remaining().unwrap_or(u64::MAX);
         let mut fresh = HashMap::<u128, usize, FixedState>::default();
-        let mut misses = Vec::new();
-        let mut admitted = candidates.len();
-        for (i, candidate) in candidates.iter().enumerate() {
-            let slot = slot(candidate.key, fidelity);
-            if self.ledger.contains_key(&slot) || fresh.contains_key(&slot) {
-                continue;
-            }
-            if misses.len() as u64 >= room {
-                admitted = i;
-                break;
-            }
-            fresh.insert(slot, misses.len());
-            misses.push(&candidate.solution);
+        let (mut slots, mut misses) = (Vec::new(), Vec::new());
+        let mut standings = Vec::with_capacity(questions.len());
+        for question in questions {
+            let slot = slot(question.key, fidelity);
+            let standing = match self.ledger.get(&slot) {
+                Some(score) => Standing::Known(*score),
+                None => match fresh.entry(slot) {
+                    HashEntry::Occupied(first) => Standing::Asked(*first.get()),
+                    HashEntry::Vacant(_) if misses.len() as u64 >= room => break,
+                    HashEntry::Vacant(place) => {
+                        let number = *place.insert(misses.len());
+                        slots.push(slot);
+                        misses.push(question.solution);
+                        Standing::Asked(number)
+                    }
+                },
+            };
+            standings.push(standing);
         }
-        let slots: Vec<u128> = in_order(&fresh);
+        let truncated = standings.len() < questions.len();
         let priced = self.price(&slots, &misses, fidelity);
         let complete = priced.iter().all(Option::is_some);
 
-        let mut scores = Vec::with_capacity(admitted);
+        let mut scores = Vec::with_capacity(standings.len());
         let mut improved = false;
-        let truncated = admitted < candidates.len();
-        for candidate in candidates.into_iter().take(admitted) {
-            let slot = slot(candidate.key, fidelity);
+        let mut counted = 0;
+        for (question, standing) in questions.iter().zip(standings) {
             self.counters.requests += 1;
-            let score = match (self.ledger.get(&slot), fresh.get(&slot).and_then(|i| priced[*i])) {
-                (Some(score), _) => {
+            let score = match standing {
+                Standing::Known(score) => {
                     self.idle += 1;
-                    *score
-                }
-                (None, Some(score)) => {
-                    self.ledger.insert(slot, score);
-                    self.counters.evaluations += 1;
-                    self.counters.failed += u64::from(score == Score::Failed);
-                    self.idle = self.idle.saturating_sub(CREDIT);
-                    improved |= self.consider(candidate, score);
                     score
                 }
-                (None, None) => continue,
+                Standing::Asked(number) => match priced[number] {
+                    Some(score) if number == counted => {
+                        counted += 1;
+                        self.ledger.insert(slots[number], score);
+                        self.counters.evaluations += 1;
+                        self.counters.failed += u64::from(score == Score::Failed);
+                        self.idle = self.idle.saturating_sub(CREDIT);
+                        improved |= self.consider(question, score);
+                        score
+                    }
+                    Some(score) => {
+                        self.idle += 1;
+                        score
+                    }
+                    None => {
+                        counted = counted.max(number + 1);
+                        continue;
+                    }
+                },
             };
             scores.push(score);
         }
@@ -280,12 +299,12 @@ impl<'a, P: Problem> Evaluator<'a, P> {
         scores
     }
 
-    fn consider(&mut self, candidate: Candidate<P::Solution>, score: Score) -> bool {
-        if score == Score::Failed || !self.archive.admits(score, candidate.key) {
+    fn consider(&mut self, question: &Question<'_, P::Solution>, score: Score) -> bool {
+        let Question { solution, key, way } = *question;
+        if score == Score::Failed || !self.archive.admits(score, key) {
             return false;
         }
-        let Candidate { solution, key, path } = candidate;
-        let improves = self.archive.offer(Entry { solution, score, key, path });
+        let improves = self.archive.offer(Entry { solution: solution.clone(), score, key, path: way.options() });
         if improves {
             self.improved = self.counters.evaluations;
             self.stage.improved = self.counters.evaluations;
@@ -582,12 +601,4 @@ fn slot(key: Key128, fidelity: Fidelity) -> u128 {
         Fidelity::Exact => key.0,
         Fidelity::Fast => key.0 ^ FAST,
     }
-}
-
-fn in_order(positions: &HashMap<u128, usize, FixedState>) -> Vec<u128> {
-    let mut slots = vec![0; positions.len()];
-    for (slot, position) in positions {
-        slots[*position] = *slot;
-    }
-    slots
 }

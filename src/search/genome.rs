@@ -107,26 +107,31 @@ impl<'p, P: Problem> Decoder<'p, P> {
         wish: impl FnMut(&Decision<'_, P>, &mut Stream) -> Wish,
     ) -> Result<(Genome, P::Solution), f64> {
         self.walk.back_to(0);
-        self.complete(stream, wish)
+        self.complete(&[], stream, wish)
     }
 
     /// As [`Decoder::decode`] where `wish` wants the first decisions as they are in a genome, so many of them: a path that was
-    /// sound up to there is walked without looking left and right.
+    /// sound up to there is walked without looking left and right, and not at all where that is the whole of it.
     pub fn decode_after(
         &mut self,
-        (genome, kept): (&Genome, usize),
+        (genome, solution): (&Genome, &P::Solution),
+        kept: usize,
         stream: &mut Stream,
         wish: impl FnMut(&Decision<'_, P>, &mut Stream) -> Wish,
     ) -> Result<(Genome, P::Solution), f64> {
-        self.walk.back_to(0);
-        if genome.sound {
-            genome.genes[..kept].iter().for_each(|gene| self.walk.push(gene.option));
+        if genome.sound && kept == genome.genes.len() {
+            return Ok((genome.clone(), solution.clone()));
         }
-        self.complete(stream, wish)
+        let kept = if genome.sound { &genome.genes[..kept] } else { &[] };
+        // Where the walk still stands on the kept decisions, it need not take them again.
+        self.walk.back_to(shared(self.walk.path(), kept));
+        kept[self.walk.path().len()..].iter().for_each(|gene| self.walk.push(gene.option));
+        self.complete(kept, stream, wish)
     }
 
     fn complete(
         &mut self,
+        kept: &[Gene],
         stream: &mut Stream,
         mut wish: impl FnMut(&Decision<'_, P>, &mut Stream) -> Wish,
     ) -> Result<(Genome, P::Solution), f64> {
@@ -142,7 +147,7 @@ impl<'p, P: Problem> Decoder<'p, P> {
             Wish::Any => stream.below(u64::from(decision.options)) as u32,
         });
         match end {
-            End::Complete => Ok(self.genome(self.walk.is_sound())),
+            End::Complete => Ok(self.genome(kept, self.walk.is_sound())),
             End::DeadEnd(violation) => Err(violation),
         }
     }
@@ -152,7 +157,7 @@ impl<'p, P: Problem> Decoder<'p, P> {
         self.walk.back_to(0);
         let priors = &mut self.priors;
         match self.walk.complete(None, |decision| priors.best(&decision)) {
-            End::Complete => Ok(self.genome(self.walk.is_sound())),
+            End::Complete => Ok(self.genome(&[], self.walk.is_sound())),
             End::DeadEnd(violation) => Err(violation),
         }
     }
@@ -166,7 +171,7 @@ impl<'p, P: Problem> Decoder<'p, P> {
                 _ => return None,
             }
         }
-        (self.walk.node() == Node::Complete).then(|| self.genome(false))
+        (self.walk.node() == Node::Complete).then(|| self.genome(&[], false))
     }
 
     /// The path that comes nearest to a solution, where the problem can tell its alleles.
@@ -175,8 +180,15 @@ impl<'p, P: Problem> Decoder<'p, P> {
         self.decode(stream, |decision, _| alleles.get(decision.depth).map_or(Wish::Likely, |a| Wish::Allele(*a))).ok()
     }
 
-    fn genome(&mut self, sound: bool) -> (Genome, P::Solution) {
+    /// The genome of the path walked, most of `kept` first; the walk stays where that ends.
+    fn genome(&mut self, kept: &[Gene], sound: bool) -> (Genome, P::Solution) {
         let solution = self.walk.solution();
-        (Genome::made(self.walk.unwind(0), sound), solution)
+        let kept = &kept[..shared(self.walk.path(), kept)];
+        (Genome::made(self.walk.unwind(kept), sound), solution)
     }
+}
+
+/// How many options a path and a row of genes begin with alike.
+fn shared(path: &[u32], genes: &[Gene]) -> usize {
+    path.iter().zip(genes).take_while(|(option, gene)| **option == gene.option).count()
 }

@@ -1,7 +1,7 @@
 //! What local searches share: solutions to stand on, and neighbours that have not been priced yet.
 
 use super::budget::Stop;
-use super::evaluator::Evaluator;
+use super::evaluator::{Evaluator, Question};
 use super::genome::{Decoder, Genome, Wish};
 use super::problem::{Key128, Problem};
 use super::score::Score;
@@ -117,8 +117,8 @@ pub(super) fn price<P: Problem>(
     steps: Vec<Step<P::Solution>>,
     evaluator: &mut Evaluator<'_, P>,
 ) -> Result<Vec<Place<P::Solution>>, Stop> {
-    let candidates = steps.iter().map(|step| evaluator.bred(step.solution.clone(), step.key, &step.genome)).collect();
-    let scores = evaluator.ask(candidates)?;
+    let questions: Vec<_> = steps.iter().map(|step| Question::bred(&step.solution, step.key, &step.genome)).collect();
+    let scores = evaluator.ask_about(&questions)?;
     let place = |(step, score): (Step<P::Solution>, Score)| Place {
         genome: step.genome,
         solution: step.solution,

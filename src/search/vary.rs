@@ -7,6 +7,7 @@
 use super::genome::{Decoder, Genome, Wish};
 use super::problem::{Allele, Problem};
 use super::stream::Stream;
+use super::walk::Decision;
 
 /// A way to make a genome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,38 +100,44 @@ pub fn vary<P: Problem>(
     if let Operator::Move(kind) = operator
         && let Some(moves) = problem.moves()
         && let Some(moved) = moves.neighbour(a.1, kind, &mut || stream.word())
-        && let Some(child) = decoder.encode(&moved, stream)
     {
-        return Ok(child);
+        let alleles = moves.alleles(&moved);
+        let kept = alleles.iter().zip(a.0.genes()).take_while(|(allele, gene)| **allele == gene.allele).count();
+        let wish = |decision: &Decision<'_, P>, _: &mut Stream| {
+            alleles.get(decision.depth).map_or(Wish::Likely, |allele| Wish::Allele(*allele))
+        };
+        if let Ok(child) = decoder.decode_after(a, kept, stream, wish) {
+            return Ok(child);
+        }
     }
-    let a = a.0;
-    let edit = edit(operator, a, b, stream);
+    let edit = edit(operator, a.0, b, stream);
     decode(decoder, a, b, &edit.wishes, stream)
 }
 
 /// The neighbour of `genome` that takes `option` at `gene`.
 pub fn replace<P: Problem>(
     decoder: &mut Decoder<'_, P>,
-    genome: &Genome,
+    parent: (&Genome, &P::Solution),
     changes: &[(usize, u32)],
     stream: &mut Stream,
 ) -> Result<(Genome, P::Solution), f64> {
-    let mut edit = Edit::of(genome);
+    let mut edit = Edit::of(parent.0);
     for (gene, option) in changes {
         edit.wishes[*gene] = Wish::Option(*option);
     }
-    decode(decoder, genome, genome, &edit.wishes, stream)
+    decode(decoder, parent, parent.0, &edit.wishes, stream)
 }
 
 fn decode<P: Problem>(
     decoder: &mut Decoder<'_, P>,
-    a: &Genome,
+    parent: (&Genome, &P::Solution),
     b: &Genome,
     wishes: &[Wish],
     stream: &mut Stream,
 ) -> Result<(Genome, P::Solution), f64> {
+    let a = parent.0;
     let kept = wishes.iter().zip(a.genes()).take_while(|(wish, gene)| **wish == Wish::Allele(gene.allele)).count();
-    decoder.decode_after((a, kept), stream, |decision, _| match a.find(decision.slot, decision.depth) {
+    decoder.decode_after(parent, kept, stream, |decision, _| match a.find(decision.slot, decision.depth) {
         Some(gene) => wishes[gene],
         None => match b.find(decision.slot, decision.depth) {
             Some(gene) => Wish::Allele(b.genes()[gene].allele),

@@ -114,10 +114,12 @@ impl<'p, P: Problem> Walk<'p, P> {
         }
     }
 
-    /// Goes back to the first `depth` options and tells the decisions that it takes back, in the order in which they were
-    /// taken.
-    pub fn unwind(&mut self, depth: usize) -> Vec<Gene> {
-        let mut genes = Vec::with_capacity(self.path.len().saturating_sub(depth));
+    /// Goes back to where the first decisions were `kept` and tells all decisions, those and the ones taken back, in the
+    /// order in which they were taken.
+    pub fn unwind(&mut self, kept: &[Gene]) -> Vec<Gene> {
+        let depth = kept.len();
+        let mut genes = Vec::with_capacity(self.path.len().max(depth));
+        genes.extend_from_slice(kept);
         while self.path.len() > depth
             && let Some(option) = self.pop()
         {
@@ -126,7 +128,7 @@ impl<'p, P: Problem> Walk<'p, P> {
                 genes.push(Gene { slot, allele, option, options });
             }
         }
-        genes.reverse();
+        genes[depth..].reverse();
         genes
     }
 
@@ -146,7 +148,11 @@ impl<'p, P: Problem> Walk<'p, P> {
 
     /// Whether a completion from here can be feasible and below `cutoff`, as far as is known.
     pub fn is_promising(&self, cutoff: Option<f64>) -> bool {
-        !matches!(self.node(), Node::DeadEnd(_)) && self.bound() < cutoff.unwrap_or(f64::INFINITY)
+        self.promises(self.node(), cutoff)
+    }
+
+    fn promises(&self, here: Node, cutoff: Option<f64>) -> bool {
+        !matches!(here, Node::DeadEnd(_)) && self.bound() < cutoff.unwrap_or(f64::INFINITY)
     }
 
     /// Completes the path by the options that `choose` names, replacing those that lead nowhere by their neighbours
@@ -167,14 +173,16 @@ impl<'p, P: Problem> Walk<'p, P> {
         let mut retreats = RETREATS;
         let mut least = f64::INFINITY;
         self.taken_back.clear();
+        let mut here = self.node();
         loop {
-            let (slot, options) = match self.node() {
+            let (slot, options) = match here {
                 Node::Complete => return End::Complete,
                 Node::DeadEnd(violation) => {
                     least = least.min(violation);
                     if !self.retreat(floor, &mut retreats) {
                         return End::DeadEnd(least);
                     }
+                    here = self.node();
                     continue;
                 }
                 Node::Choose { slot, options } => (slot, options),
@@ -185,32 +193,45 @@ impl<'p, P: Problem> Walk<'p, P> {
             }
             let decision = Decision { problem: self.problem, state: &self.state, depth, slot, options };
             let wanted = choose(decision).min(options - 1);
-            if self.step(wanted, options, cutoff) {
+            if let Some(next) = self.step(wanted, options, cutoff) {
+                here = next;
                 continue;
             }
-            if cutoff.take().is_some() && self.step(wanted, options, None) {
+            if cutoff.take().is_some()
+                && let Some(next) = self.step(wanted, options, None)
+            {
+                here = next;
                 continue;
             }
             if !self.retreat(floor, &mut retreats) {
                 self.sound = false;
                 self.push(wanted);
             }
+            here = self.node();
         }
     }
 
-    fn step(&mut self, wanted: u32, options: u32, cutoff: Option<f64>) -> bool {
-        let depth = self.path.len();
-        for option in around(wanted, options).take(ALTERNATIVES as usize) {
-            if self.taken_back.contains(&(depth, option)) {
-                continue;
-            }
-            self.push(option);
-            if self.is_promising(cutoff) {
-                return true;
-            }
-            self.pop();
+    /// Takes `wanted`, or the option nearest to it that leads somewhere: what stands there.
+    fn step(&mut self, wanted: u32, options: u32, cutoff: Option<f64>) -> Option<Node> {
+        self.try_option(wanted, cutoff).or_else(|| {
+            around(wanted, options)
+                .take(ALTERNATIVES as usize)
+                .skip(1)
+                .find_map(|option| self.try_option(option, cutoff))
+        })
+    }
+
+    fn try_option(&mut self, option: u32, cutoff: Option<f64>) -> Option<Node> {
+        if self.taken_back.contains(&(self.path.len(), option)) {
+            return None;
         }
-        false
+        self.push(option);
+        let here = self.node();
+        if self.promises(here, cutoff) {
+            return Some(here);
+        }
+        self.pop();
+        None
     }
 
     fn retreat(&mut self, floor: usize, left: &mut u32) -> bool {

@@ -98,7 +98,7 @@ impl<'p, P: Problem> Breeder<'p, P> {
         stream: &mut Stream,
     ) -> Result<Child<P::Solution>, f64> {
         let luck = stream.word();
-        let (genome, solution) = replace(decoder, &parent.genome, &[change], stream)?;
+        let (genome, solution) = replace(decoder, (&parent.genome, &parent.solution), &[change], stream)?;
         let origin = Some(self.origin(None, parent, &genome));
         Ok(Child { island, genome, solution, origin, luck })
     }

@@ -15,10 +15,9 @@ use super::backend::Backend;
 use super::budget::Stop;
 use super::desks::Desks;
 use super::drafts;
-use super::evaluator::Evaluator;
+use super::evaluator::{Evaluator, Question};
 use super::genome::{Decoder, Genome};
 use super::problem::{Key128, Problem};
-use super::score::Score;
 use super::stream::Stream;
 use breed::Breeder;
 use gallery::Gallery;
@@ -246,9 +245,9 @@ impl<P: Problem> Search<'_, P> {
         children: Vec<(Child<P::Solution>, Key128)>,
         evaluator: &mut Evaluator<'_, P>,
     ) -> Result<(), Stop> {
-        let candidate =
-            |(child, key): &(Child<P::Solution>, Key128)| evaluator.bred(child.solution.clone(), *key, &child.genome);
-        let scores: Vec<Score> = evaluator.ask(children.iter().map(candidate).collect())?;
+        let questions: Vec<_> =
+            children.iter().map(|(child, key)| Question::bred(&child.solution, *key, &child.genome)).collect();
+        let scores = evaluator.ask_about(&questions)?;
         let mut broods: Vec<Vec<(Member<P::Solution>, u64)>> = self.islands.iter().map(|_| Vec::new()).collect();
         for ((child, key), score) in children.into_iter().zip(scores) {
             if let Some(origin) = &child.origin {

@@ -20,13 +20,16 @@ pub use value::ScaleKind;
 
 use super::backend::Backend;
 use super::budget::Stop;
+use super::candidate::Way;
+use super::desks::Desks;
 use super::drafts;
-use super::evaluator::Evaluator;
-use super::problem::Problem;
+use super::evaluator::{Evaluator, Question};
+use super::genome::Gene;
+use super::problem::{Key128, Problem};
 use super::score::Score;
 use super::stream::{Stream, mix};
 use super::walk::{End, Walk};
-use rollout::{Manner, RollOuts};
+use rollout::{Desk, Manner, RollOuts};
 use serde::{Deserialize, Serialize};
 use tree::{Reached, Tree};
 
@@ -116,6 +119,7 @@ impl Mcts {
         };
         let mut visits = 0;
         let mut rollouts = RollOuts::default();
+        let mut desks = Desks::new(Desk::new(problem));
         let drafts = drafts::affordable(self.drafts, evaluator.remaining());
         for number in 0.. {
             let noise = if number == 0 { 0.0 } else { self.noise };
@@ -127,6 +131,7 @@ impl Mcts {
                 tree: Tree::new(&config, mix(&[seed, number]), noise, 2 * patience),
                 walk: Walk::new(problem),
                 rollouts: &mut rollouts,
+                desks: &mut desks,
                 seed,
                 number,
                 visits,
@@ -149,72 +154,50 @@ impl Mcts {
     }
 }
 
-struct Search<'p, P: Problem> {
-    config: &'p Mcts,
+struct Search<'s, 'p, P: Problem> {
+    config: &'s Mcts,
     problem: &'p P,
     tree: Tree,
     walk: Walk<'p, P>,
-    rollouts: &'p mut RollOuts,
+    rollouts: &'s mut RollOuts,
+    desks: &'s mut Desks<Desk<'p, P>>,
     seed: u64,
     number: u64,
     visits: u64,
 }
 
-impl<P: Problem> Search<'_, P> {
+impl<P: Problem> Search<'_, '_, P> {
     /// One batch of descents; the best objective among them.
     fn batch(&mut self, evaluator: &mut Evaluator<'_, P>) -> Result<f64, Stop> {
         let cutoff = evaluator.cutoff();
-        let mut candidates = Vec::with_capacity(self.config.batch);
-        let mut ways = Vec::with_capacity(self.config.batch);
         let batch = self.config.batch.max(1);
         // At least one descends, or nothing would ever be proven.
         let polished = match self.config.drafts > 1 && self.rollouts.has_best() {
             true => ((self.config.polish * batch as f64) as usize).min(batch - 1),
             false => 0,
         };
-        let (descents, mut descended) = (batch - polished, 0);
-        for index in 0..batch {
-            let polish = index >= descents;
-            // Where descents lead to nothing worth a price, neither would a change of the best path.
-            if polish && (index - descents) * descents >= descended * polished {
-                break;
-            }
-            let descent = match polish {
-                true => {
-                    self.walk.back_to(0);
-                    Some((self.tree.stay(), Reached::Open))
-                }
-                false => self.tree.descend(self.config, &mut self.walk, self.problem, cutoff),
-            };
-            let Some((mut way, reached)) = descent else { break };
-            self.visits += 1;
-            let end = match reached {
-                Reached::Complete => End::Complete,
-                Reached::DeadEnd(violation) => End::DeadEnd(violation),
-                Reached::Open => self.roll_out(cutoff, evaluator),
-                Reached::Closing => {
-                    evaluator.poll()?;
-                    continue;
-                }
-            };
-            match end {
-                End::Complete => {
-                    match polish {
-                        true => self.tree.follow(&mut way, self.walk.path()),
-                        false => descended += 1,
-                    }
-                    candidates.push(evaluator.candidate(self.walk.solution(), Some(self.walk.path())));
-                    let genes = if self.config.drafts > 1 { self.walk.unwind(0) } else { Vec::new() };
-                    ways.push((way, genes));
-                }
-                End::DeadEnd(violation) => {
-                    self.tree.back_up(&way, violation.is_finite().then_some(Err(violation)));
-                    evaluator.dead_end(violation)?;
-                }
-            }
+        let descents = batch - polished;
+        let (begun, is_whole) = self.descend(descents, cutoff, evaluator)?;
+        let mut leaves = self.complete(begun, cutoff, evaluator)?;
+        // Where descents lead to nothing worth a price, neither would a change of the best path.
+        if is_whole {
+            let worth = (0..polished).take_while(|number| number * descents < leaves.len() * polished).count();
+            let stays = (0..worth).map(|_| {
+                self.visits += 1;
+                Begun { way: self.tree.stay(), path: Vec::new(), visit: self.visits, reached: Reached::Open }
+            });
+            let stays = stays.collect();
+            let mut polished = self.complete(stays, cutoff, evaluator)?;
+            polished.iter_mut().for_each(|leaf| self.tree.follow(&mut leaf.way, &leaf.path));
+            leaves.append(&mut polished);
         }
+        let questions: Vec<_> = leaves
+            .iter()
+            .map(|Leaf { solution, key, path, .. }| Question { solution, key: *key, way: Way::Options(path) })
+            .collect();
+        let scores = evaluator.ask_about(&questions)?;
         let mut best = f64::INFINITY;
-        for ((way, genes), score) in ways.into_iter().zip(evaluator.ask(candidates)?) {
+        for (Leaf { way, genes, .. }, score) in leaves.into_iter().zip(scores) {
             let cost = match score {
                 Score::Feasible(objective) => Ok(objective),
                 Score::Infeasible(violation) => Err(violation),
@@ -232,14 +215,93 @@ impl<P: Problem> Search<'_, P> {
         Ok(best)
     }
 
-    fn roll_out(&mut self, cutoff: Option<f64>, evaluator: &Evaluator<'_, P>) -> End {
-        let mut stream = Stream::new(self.seed, self.number, self.visits, 1);
-        let cutoff = cutoff.filter(|_| self.config.bounded);
-        let Mcts { guided, drafts, .. } = *self.config;
-        let problem = self.problem;
-        let is_known = |state: &P::State| evaluator.seen(problem.key(&problem.solution(state))).is_some();
-        self.rollouts.complete(&mut self.walk, Manner { guided, cutoff, drafts }, &is_known, &mut stream)
+    /// At most `count` ways down the tree, and whether they are as many.
+    fn descend(
+        &mut self,
+        count: usize,
+        cutoff: Option<f64>,
+        evaluator: &Evaluator<'_, P>,
+    ) -> Result<(Vec<Begun>, bool), Stop> {
+        let mut begun = Vec::with_capacity(count);
+        for _ in 0..count {
+            let Some((way, reached)) = self.tree.descend(self.config, &mut self.walk, self.problem, cutoff) else {
+                return Ok((begun, false));
+            };
+            self.visits += 1;
+            match reached {
+                Reached::Closing => evaluator.poll()?,
+                _ => begun.push(Begun { way, path: self.walk.path().to_vec(), visit: self.visits, reached }),
+            }
+        }
+        Ok((begun, true))
     }
+
+    /// Completes what was begun, side by side. Dead ends are counted and backed up.
+    fn complete(
+        &mut self,
+        begun: Vec<Begun>,
+        cutoff: Option<f64>,
+        evaluator: &mut Evaluator<'_, P>,
+    ) -> Result<Vec<Leaf<P::Solution>>, Stop> {
+        let Mcts { guided, drafts, bounded, .. } = *self.config;
+        let manner = Manner { guided, cutoff: cutoff.filter(|_| bounded), drafts };
+        let (problem, rollouts, record) = (self.problem, &*self.rollouts, evaluator.record());
+        let (seed, number) = (self.seed, self.number);
+        let is_known = |state: &P::State| record.seen(problem.key(&problem.solution(state))).is_some();
+        let ends = self.desks.make(begun.len(), |desk, index| {
+            let Begun { path, visit, reached, .. } = &begun[index];
+            desk.stand(path);
+            let end = match reached {
+                Reached::Complete => End::Complete,
+                Reached::DeadEnd(violation) => End::DeadEnd(*violation),
+                Reached::Open | Reached::Closing => {
+                    let mut stream = Stream::new(seed, number, *visit, 1);
+                    rollouts.complete(desk, manner, &is_known, &mut stream)
+                }
+            };
+            match end {
+                End::DeadEnd(violation) => Err(violation),
+                End::Complete => {
+                    let solution = desk.walk.solution();
+                    let (key, path) = (problem.key(&solution), desk.walk.path().to_vec());
+                    let genes = if drafts > 1 { desk.walk.unwind(&[]) } else { Vec::new() };
+                    Ok(Leaf { way: Vec::new(), solution, key, path, genes })
+                }
+            }
+        });
+        let mut leaves = Vec::with_capacity(ends.len());
+        for (Begun { way, .. }, end) in begun.into_iter().zip(ends) {
+            match end {
+                Ok(leaf) => leaves.push(Leaf { way, ..leaf }),
+                Err(violation) => {
+                    self.tree.back_up(&way, violation.is_finite().then_some(Err(violation)));
+                    evaluator.dead_end(violation)?;
+                }
+            }
+        }
+        Ok(leaves)
+    }
+}
+
+/// A visit under way.
+struct Begun {
+    /// The nodes visited.
+    way: Vec<u32>,
+    /// The options that lead there.
+    path: Vec<u32>,
+    /// Its number.
+    visit: u64,
+    reached: Reached,
+}
+
+/// A solution at the end of a visit.
+struct Leaf<S> {
+    way: Vec<u32>,
+    solution: S,
+    key: Key128,
+    path: Vec<u32>,
+    /// Its decisions, where something is learned from them.
+    genes: Vec<Gene>,
 }
 
 impl<P: Problem> Backend<P> for Mcts {

@@ -38,10 +38,34 @@ pub(super) struct Manner {
     pub drafts: usize,
 }
 
+/// Where a path is completed.
+pub(super) struct Desk<'p, P: Problem> {
+    pub walk: Walk<'p, P>,
+    priors: PriorSampler,
+}
+
+impl<'p, P: Problem> Desk<'p, P> {
+    pub fn new(problem: &'p P) -> Self {
+        Self { walk: Walk::new(problem), priors: PriorSampler::default() }
+    }
+
+    /// Stands at the end of `path`.
+    pub fn stand(&mut self, path: &[u32]) {
+        let shared = path.iter().zip(self.walk.path()).take_while(|(a, b)| a == b).count();
+        self.walk.back_to(shared);
+        path[shared..].iter().for_each(|option| self.walk.push(*option));
+    }
+}
+
+impl<P: Problem> Clone for Desk<'_, P> {
+    fn clone(&self) -> Self {
+        Self { walk: self.walk.clone(), priors: self.priors.clone() }
+    }
+}
+
 /// What has been learned from paths that were priced.
 #[derive(Default)]
 pub(super) struct RollOuts {
-    priors: PriorSampler,
     effects: Effects,
     best: Option<Best>,
 }
@@ -52,21 +76,21 @@ impl RollOuts {
         self.best.is_some()
     }
 
-    /// Completes the path on which `walk` stands. `is_known` tells what was asked for before.
+    /// Completes the path on which a desk stands. `is_known` tells what was asked for before.
     pub fn complete<P: Problem>(
-        &mut self,
-        walk: &mut Walk<'_, P>,
+        &self,
+        Desk { walk, priors }: &mut Desk<'_, P>,
         manner: Manner,
         is_known: &dyn Fn(&P::State) -> bool,
         stream: &mut Stream,
     ) -> End {
         let Some(best) = self.best.as_ref().filter(|_| manner.drafts > 1) else {
-            return draw(walk, &mut self.priors, manner, |_| None, stream);
+            return draw(walk, priors, manner, |_| None, stream);
         };
         let wanted = drafts::next(manner.drafts, stream);
         let depth = walk.path().len();
-        let mut genes = walk.unwind(0);
-        genes.iter().for_each(|gene| walk.push(gene.option));
+        let prefix = walk.unwind(&[]);
+        prefix.iter().for_each(|gene| walk.push(gene.option));
         let goal = best.genome.genes();
         let mut chosen: Option<(bool, f64, Vec<Gene>)> = None;
         let mut violation = f64::INFINITY;
@@ -81,14 +105,13 @@ impl RollOuts {
                 let at = best.genome.find(decision.slot, decision.depth)?;
                 (follows && !open.has(at)).then(|| decision.problem.nearest(decision.state, goal[at].allele))
             };
-            match draw(walk, &mut self.priors, manner, kept, stream) {
+            match draw(walk, priors, manner, kept, stream) {
                 End::Complete => {
                     let known = is_known(walk.state());
-                    genes.truncate(depth);
-                    genes.extend(walk.unwind(depth));
+                    let genes = walk.unwind(&prefix);
                     let guess = self.effects.guess(goal, &genes);
                     if chosen.as_ref().is_none_or(|(before, least, _)| (known, guess) < (*before, *least)) {
-                        chosen = Some((known, guess, genes[depth..].to_vec()));
+                        chosen = Some((known, guess, genes));
                     }
                 }
                 End::DeadEnd(least) => {
@@ -97,8 +120,8 @@ impl RollOuts {
                 }
             }
         }
-        let Some((.., suffix)) = chosen else { return End::DeadEnd(violation) };
-        suffix.iter().for_each(|gene| walk.push(gene.option));
+        let Some((.., genes)) = chosen else { return End::DeadEnd(violation) };
+        genes[depth..].iter().for_each(|gene| walk.push(gene.option));
         End::Complete
     }
 

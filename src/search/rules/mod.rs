@@ -215,7 +215,7 @@ impl<P: Problem> Search<'_, P> {
             Rule::Relieve if !genes.is_empty() => {
                 let gene = stream.weighted(&open(strain));
                 let option = stream.below(u64::from(genes[gene].options)) as u32;
-                replace(decoder, genome, &[(gene, option)], stream)
+                replace(decoder, (genome, &here.solution), &[(gene, option)], stream)
             }
             Rule::Borrow if !genes.is_empty() => {
                 let gene = stream.weighted(&open(strain));
