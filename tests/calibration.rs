@@ -295,8 +295,11 @@ fn lines_of_corrupted_data_are_named_and_left_out() {
     assert!(left[0][1].as_str().unwrap().contains("corrupted"), "{left}");
 }
 
+/// A line of a log, of its index and its seconds.
+type Line<'a> = &'a dyn Fn(usize, f64) -> String;
+
 /// A plan, its priced seconds, and a log of 30 lines with `line` of the index and those seconds.
-fn logged(folder: &Path, line: &dyn Fn(usize, f64) -> String) -> (String, String) {
+fn logged(folder: &Path, line: Line) -> (String, String) {
     let plan = folder.join("plan.json").display().to_string();
     if !Path::new(&plan).is_file() {
         let question = ["--model", "llama2-7b", "--cluster", "h100x8", "--global-batch", "64", "--seq", "4096"];
@@ -311,7 +314,7 @@ fn logged(folder: &Path, line: &dyn Fn(usize, f64) -> String) -> (String, String
 #[test]
 fn logs_are_judged_by_the_rule_of_tables_and_say_why_they_are_not_used() {
     let folder = folder("calibrate-logs");
-    let calibrate = |line: &dyn Fn(usize, f64) -> String| {
+    let calibrate = |line: Line| {
         let (plan, log) = logged(&folder, line);
         run(&["calibrate", "--log", &log, "--plan", &plan, "--json"])
     };
@@ -326,7 +329,7 @@ fn logs_are_judged_by_the_rule_of_tables_and_say_why_they_are_not_used() {
     let good = calibrate(&megatron("ms", 1e3, 64)).json();
     assert_eq!(good["changed"], true, "{good}");
     // Milliseconds called seconds, seconds called milliseconds, another batch, another unit, signs, no numbers.
-    let refused: [(&dyn Fn(usize, f64) -> String, &[&str]); 6] = [
+    let refused: [(Line, &[&str]); 6] = [
         (&megatron("s", 1e3, 64), &["other units"]),
         (&megatron("ms", 1.0, 64), &["30 left out: faster than physics", "line 1", "no run takes less than"]),
         (

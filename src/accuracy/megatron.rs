@@ -136,6 +136,7 @@ impl Arguments {
             tied: !self.on("untie-embeddings-and-output-weights"),
             positions: if learned { self.count("max-position-embeddings") } else { None },
             rotary: !learned,
+            scaled_rotary: self.text("position-embedding-type").is_some_and(|kind| kind == "yarn"),
             mtp: self.count("mtp-num-layers").filter(|n| *n > 0).map_or(Ok(0), |n| within("layers", n))?,
             bidirectional: bert,
         })
@@ -150,6 +151,7 @@ impl Arguments {
             top_k: within("moe_topk", self.count("moe-router-topk").unwrap_or(2))?,
             ffn: within("moe_ffn", self.count("moe-ffn-hidden-size").unwrap_or(ffn))?,
             shared: within("moe_ffn", self.count("moe-shared-expert-intermediate-size").unwrap_or(0))?,
+            clamped: self.number("activation-func-clamp-value").is_some(),
             layers,
         }))
     }
