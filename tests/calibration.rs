@@ -367,7 +367,12 @@ fn logs_are_judged_by_the_rule_of_tables_and_say_why_they_are_not_used() {
 #[test]
 fn rows_without_a_price_are_left_out_with_the_reason_and_no_price_is_no_number() {
     let Some(path) = reference::path("measured/runs.csv") else { return };
-    let ran = run(&["calibrate", "--runs", &path.display().to_string(), "--cluster", "h100x8", "--json"]);
+    // Two sources are enough, and a tenth of the work.
+    let mut lines = std::fs::read_to_string(path).unwrap();
+    let wanted = |line: &&str| ["id,", "mega01", "nvid06"].iter().any(|start| line.starts_with(start));
+    lines = lines.lines().filter(wanted).map(|line| format!("{line}\n")).collect();
+    let csv = file(&folder("calibrate-published"), "runs.csv", &lines);
+    let ran = run(&["calibrate", "--runs", &csv, "--cluster", "h100x8", "--json"]);
     let document = ran.json();
     let fit = &document["measured"][0];
     for sample in fit["quarantined"].as_array().unwrap() {
@@ -375,7 +380,7 @@ fn rows_without_a_price_are_left_out_with_the_reason_and_no_price_is_no_number()
     }
     let left = fit["left_out"].as_array().unwrap();
     let of = |why: &str| left.iter().filter(|row| row[1].as_str().unwrap().contains(why)).count();
-    assert!(of("contradict each other") >= 4 && of("the cluster has H100-SXM5-80GB") > 1000, "{fit}");
+    assert!(of("contradict each other") >= 4 && of("the cluster has H100-SXM5-80GB") > 50, "{fit}");
 }
 
 #[test]

@@ -159,7 +159,7 @@ fn every_flag_that_names_a_file_spares_inputs_and_files_of_another_kind() {
     let probe =
         ["probe", "--device", "h100", "--nic", "400Gb/s", "--hostlist", "n[1-4]", "--tasks-per-node", "8(x4)", "-o"];
     let export = ["export", &schedule, "--to", "torch-csv", "-o"];
-    let chrome = ["export", &schedule, "--to", "chrome", "-o"];
+    let trace = ["export", &schedule, "--to", "perfetto", "-o"];
     // Each with the one file that it may replace, unless that is what it reads.
     let commands: [(&[&str], Option<&str>); 7] = [
         (&small_plan, Some(&plan)),
@@ -168,7 +168,7 @@ fn every_flag_that_names_a_file_spares_inputs_and_files_of_another_kind() {
         (&judge, None),
         (&probe, None),
         (&export, None),
-        (&chrome, None),
+        (&trace, None),
     ];
     for (command, own) in commands {
         for target in kept {
