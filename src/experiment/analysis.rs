@@ -4,10 +4,13 @@ use super::measure::{area, distance_at, hit, hit_s, pairs, running_time};
 use super::record::Run;
 use super::reference_value::{Provenance, Reference};
 use super::results::Results;
-use super::stats::{bootstrap, critical_difference, friedman, holm, mann_whitney, median, quantile, wilcoxon};
+use super::stats::{
+    bootstrap, critical_difference, friedman, holm, mann_whitney, median, quantile, smallest_p, wilcoxon,
+};
 use super::tables::{Table, percent, short};
 use super::tuning;
-use std::collections::BTreeMap;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Level of significance.
 const LEVEL: f64 = 0.05;
@@ -89,23 +92,62 @@ pub fn tables(results: &Results) -> Vec<Table> {
     tables.extend(budgets.into_iter().map(|budget| distances(&view, budget)));
     tables.extend([ranks(&view), duels(&view), floor(&view), profile(&view), clocks(&view), costs(&view)]);
     tables.extend(results.manifest.tuned.as_ref().map(tuning::table));
+    tables.extend(failures(&view));
     tables.extend(refusals(&view));
     tables
+}
+
+/// Runs of one backend on one instance that share a fate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Fate {
+    /// The backend.
+    pub backend: String,
+    /// The instance.
+    pub instance: String,
+    /// Why, in its words.
+    pub why: String,
+    /// How many runs.
+    pub runs: usize,
+}
+
+fn fates<'r>(runs: &'r [Run], why: impl Fn(&'r Run) -> Option<&'r str>) -> Vec<Fate> {
+    let mut all: BTreeMap<[&str; 3], usize> = BTreeMap::new();
+    for run in runs {
+        if let Some(why) = why(run) {
+            *all.entry([&run.backend, &run.instance, why]).or_default() += 1;
+        }
+    }
+    let fate = |([backend, instance, why], runs): ([&str; 3], usize)| {
+        let [backend, instance, why] = [backend, instance, why].map(str::to_owned);
+        Fate { backend, instance, why, runs }
+    };
+    all.into_iter().map(fate).collect()
+}
+
+/// Runs that failed: by backend, instance and reason.
+pub fn failed(results: &Results) -> Vec<Fate> {
+    fates(&results.runs, Run::failed_because)
+}
+
+fn told(name: &str, title: &str, note: &str, fates: Vec<Fate>) -> Option<Table> {
+    let mut table = Table::new(name, title, note, 3, strings(["backend", "instance", "why", "runs"]));
+    table.rows = fates.into_iter().map(|f| vec![f.backend, f.instance, f.why, f.runs.to_string()]).collect();
+    (!table.rows.is_empty()).then_some(table)
+}
+
+/// Runs that failed as a whole.
+fn failures(view: &View<'_>) -> Option<Table> {
+    let note = "Runs that stopped because something failed, and why. They count in every table with what they had found by then: \
+                nothing, where they failed at once.";
+    told("failures", "Failed runs", note, failed(view.results))
 }
 
 /// What backends would not do, in their words.
 fn refusals(view: &View<'_>) -> Option<Table> {
     let note = "Instances that a backend declined, wholly or in part, and why; in how many of its runs.";
-    let mut rows: BTreeMap<[&str; 3], usize> = BTreeMap::new();
-    for run in &view.results.runs {
-        if let Some(why) = &run.refused {
-            *rows.entry([&run.backend, &run.instance, why]).or_default() += 1;
-        }
-    }
-    let mut table = Table::new("refusals", "Refusals", note, 3, strings(["backend", "instance", "why", "runs"]));
-    table.rows =
-        rows.into_iter().map(|(texts, n)| [&texts.map(str::to_owned)[..], &[n.to_string()]].concat()).collect();
-    (!table.rows.is_empty()).then_some(table)
+    let declined = |run: &'_ Run| run.failed_because().is_none();
+    let all = fates(&view.results.runs, |run| run.refused.as_deref().filter(|_| declined(run)));
+    told("refusals", "Refusals", note, all)
 }
 
 fn with(first: &[&str], backends: impl Iterator<Item = impl AsRef<str>>) -> Vec<String> {
@@ -146,8 +188,8 @@ fn instances(view: &View<'_>) -> Table {
 }
 
 fn areas(view: &View<'_>) -> Table {
-    let note = "Share of all pairs of (run, target) reached, averaged over the logarithm of evaluations: 1 is everything at once. \
-                51 targets from 1000 % to 0.01 % above the reference. Optima, bounds and best known values apart. In brackets \
+    let note = "Share of all pairs of (run, target) reached, averaged over the logarithm of evaluations: more is better, 1 is \
+                everything at once. 51 targets from 1000 % to 0.01 % above the reference. Optima, bounds and best known values apart. In brackets \
                 the interval of 95 % (bootstrap over instances).";
     let kinds = view.provenances();
     let columns = with(&["backend"], kinds.iter().map(|k| format!("against {}", k.words())));
@@ -252,8 +294,9 @@ fn duels(view: &View<'_>) -> Table {
     let zone = view.results.manifest.suite.equivalence;
     let note = format!(
         "Row against column, instance by instance: Mann-Whitney on final objectives, Holm over the instances, p below {LEVEL} and \
-         medians more than {} apart. A cell is wins:losses and the mean A12 (probability that the row is better).",
-        percent(zone)
+         medians more than {} apart. A cell is wins:losses and the mean A12 (probability that the row is better).{}",
+        percent(zone),
+        too_few(view).unwrap_or_default()
     );
     let backends: Vec<&str> = view.backends().collect();
     let mut table =
@@ -278,11 +321,43 @@ fn duels(view: &View<'_>) -> Table {
                 }
             }
             let a12 = tests.iter().map(|test| test.a12).sum::<f64>() / tests.len().max(1) as f64;
-            row.push(format!("{wins}:{losses} {a12:.2}"));
+            let sizes = samples.iter().map(|(x, y)| (x.len(), y.len()));
+            row.push(match can_tell(sizes) {
+                true => format!("{wins}:{losses} {a12:.2}"),
+                false => format!("{CANNOT_TELL} {a12:.2}"),
+            });
         }
         table.rows.push(row);
     }
     table
+}
+
+/// What is said where no outcome of the runs would have been significant.
+const CANNOT_TELL: &str = "cannot tell";
+
+/// Whether one of several tests on samples of these sizes can come below the level after Holm's correction: it takes the smallest
+/// p times the number of tests.
+pub(super) fn can_tell(sizes: impl Iterator<Item = (usize, usize)>) -> bool {
+    let all: Vec<(usize, usize)> = sizes.collect();
+    let different: BTreeSet<&(usize, usize)> = all.iter().collect();
+    let smallest = different.into_iter().map(|(n, m)| smallest_p(*n, *m)).fold(1.0, f64::min);
+    smallest * (all.len().max(1) as f64) < LEVEL
+}
+
+/// What to say where the seeds are too few for the instances.
+fn too_few(view: &View<'_>) -> Option<String> {
+    let seeds = view.results.manifest.suite.seeds.count as usize;
+    let instances = view.results.manifest.instances.len();
+    let enough = |n: usize| can_tell(std::iter::repeat_n((n, n), instances));
+    if enough(seeds) {
+        return None;
+    }
+    let needed = (seeds..).find(|n| enough(*n)).unwrap_or(usize::MAX);
+    Some(format!(
+        " `{CANNOT_TELL}`: with {seeds} seeds the smallest p there can be is {}, and over {instances} instances none comes below \
+         {LEVEL}; {needed} seeds are needed.",
+        short(smallest_p(seeds, seeds))
+    ))
 }
 
 /// What can be said of two samples.
@@ -309,9 +384,18 @@ pub fn verdict(a: &[f64], b: &[f64], p: f64, zone: f64) -> Verdict {
 }
 
 fn floor(view: &View<'_>) -> Table {
+    let seeds = view.results.manifest.suite.seeds.count as usize;
+    let can = smallest_p(seeds, seeds) < FLOOR_LEVEL;
+    let cannot = match can {
+        true => String::new(),
+        false => {
+            let smallest = short(smallest_p(seeds, seeds));
+            format!(" `{CANNOT_TELL}`: with {seeds} seeds the smallest p there can be is {smallest}.")
+        }
+    };
     let note = format!(
         "Instances on which final objectives are better than those of `random` with p < {FLOOR_LEVEL} (Mann-Whitney, not \
-         corrected), and worse. {FLOOR_INSTANCES} are expected of every backend."
+         corrected), and worse. {FLOOR_INSTANCES} are expected of every backend.{cannot}"
     );
     let columns = strings(["backend", "enough", "better", "worse", "instances"]);
     let mut table = Table::new("floor", "Against random search", &note, 2, columns);
@@ -324,7 +408,11 @@ fn floor(view: &View<'_>) -> Table {
             better += usize::from(test.p < FLOOR_LEVEL && test.a12 > 0.5);
             worse += usize::from(test.p < FLOOR_LEVEL && test.a12 < 0.5);
         }
-        let enough = if better >= FLOOR_INSTANCES { "yes" } else { "no" };
+        let enough = match better >= FLOOR_INSTANCES {
+            true => "yes",
+            false if !can => CANNOT_TELL,
+            false => "no",
+        };
         let all = view.results.manifest.instances.len();
         let cells = [backend, enough].map(str::to_owned).into_iter();
         table.rows.push(cells.chain([better, worse, all].map(|n| n.to_string())).collect());
