@@ -205,7 +205,7 @@ fn defaults<T: Default + Serialize>() -> Value {
 }
 
 /// Whole numbers up to this are taken for every parameter: populations and batches of this size fit into memory.
-pub const LARGEST: u64 = 65_536;
+pub const LARGEST: u64 = 16_384;
 /// Parameters whose defaults are large (steps, nodes) may be so many times as large.
 const TIMES: u64 = 64;
 

@@ -15,8 +15,9 @@ for (n,m,kind) in [(5,7,'f'),(8,30,'f'),(12,15,'f'),(10,10,'t'),(30,30,'t'),(3,4
     a=rng.normal(size=n); b=rng.normal(0.7,size=m)
     if kind=='t': a=np.round(a*2); b=np.round(b*2)
     else: a=np.round(a,4); b=np.round(b,4)
-    # Small samples with equal values: every permutation, as the automatic choice of scipy takes the normal approximation there.
+    # Small samples: exactly, with equal values by every permutation. The automatic choice of scipy approximates from nine values on.
     few=dict(method=stats.PermutationMethod(n_resamples=10**7)) if n*m<=400 and kind=='t' else {}
+    if n*m<=400 and kind=='f': few=dict(method='exact')
     r=stats.mannwhitneyu(a,b,**few); cases.append(dict(a=a.tolist(),b=b.tolist(),u=float(r.statistic),p=float(r.pvalue)))
 # Samples that do not overlap, and one whose values are all alike.
 for a,b in [([1.,2,3,4,5],[6.,7,8,9,10]),([1.,1,1,1,1],[6.,7,8,9,10]),([1.,1,2,2],[2.,3,3,3,9,9,9])]:
