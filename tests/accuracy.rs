@@ -86,6 +86,7 @@ fn tuned_tables_are_met_to_eight_percent_and_sweeps_to_twenty() {
         ("Korthikanti et al. 2022 Table 5", 0.035, 0.08, None),
         ("llm-foundry", 0.08, 0.35, None),
         ("NVIDIA DGXC", 0.08, 0.30, None),
+        ("Megatron-Bridge performance", 0.08, 0.40, None),
         ("vTrain", 0.20, 0.60, Some(0.8)),
         ("BigScience", 0.20, 0.40, None),
         ("Nanotron", 0.20, 4.0, Some(0.75)),

@@ -3,7 +3,7 @@
 mod planning;
 
 use espalier::cluster::Cluster;
-use espalier::cost::{CostOptions, Group, Network};
+use espalier::cost::{CostOptions, Group, Network, Software};
 use espalier::estimate::Estimate;
 use espalier::job::Job;
 use espalier::plan::LayerStrategy;
@@ -230,4 +230,45 @@ fn without_nic_sharing_both_ranks_of_a_node_have_its_nic_to_themselves() {
     let matrices = 4.0 * layer + 2.0 * VOCAB * HIDDEN;
     // 4 bytes per parameter of a rank, which holds half: 38 MB at 10 GB/s, and biases, norms and positions.
     close(at(false), 4.0 * matrices / 2.0 / 10e9, 0.02);
+}
+
+#[test]
+fn what_no_fused_kernel_covers_moves_its_tensors_step_by_step() {
+    // Memory at 1 TB/s, arithmetic for nothing; one device, one sequence of 512 tokens, two layers of gpt-oss's kind.
+    let machines = cluster(
+        r#"(pools: [(
+            device: (name: "ideal", half: "1e30", memory: "80GB", memory_bandwidth: "1TB/s", launch: "0s",
+                gemm: (plateau: 1.0, half_at: 0.0), attention: (plateau: 1.0, half_at: 0.0),
+                streaming: (plateau: 1.0, half_at: 0.0)),
+            nodes: 1, devices_per_node: 1, links: [])])"#,
+    );
+    let compute = |more: &str, eager: bool| {
+        let model = config(&format!(
+            r#"{{"model_type": "gpt_oss", "num_hidden_layers": 2, "hidden_size": 256, "intermediate_size": 192,
+                "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 1024,
+                "num_local_experts": 4, "num_experts_per_tok": 2, "attention_bias": true, "sliding_window": 128,
+                "tie_word_embeddings": false{more}}}"#
+        ));
+        let cost = CostOptions { software: Software { eager, ..Software::default() }, ..CostOptions::default() };
+        let inputs = Inputs { cost, ..question(model, machines.clone(), Job::new(1, 512)) };
+        price(&inputs, &Recipe::even(&inputs, LayerStrategy::PLAIN, 1, 1, 1).plan(&inputs)).stages[0].time.compute_s
+    };
+    let yarn = r#", "rope_scaling": {"rope_type": "yarn", "factor": 32.0}"#;
+    let cancels = r#", "rope_scaling": {"rope_type": "yarn", "factor": 32.0, "mscale": 1.0, "mscale_all_dim": 1.0}"#;
+    let clamp = r#", "swiglu_limit": 7.0"#;
+    let (layers, copies) = (2.0, 2.0 * 512.0);
+    let biases = (28.0 + 40.0) * copies * 256.0;
+    let clamps = (8.0 + 15.0) * copies * 2.0 * 192.0;
+    // Beyond a read and a write forward, two reads and a write backward.
+    let rotary = (24.0 + 34.0 - 4.0 - 6.0) * 512.0 * (8.0 + 2.0) * 32.0;
+    for (more, bytes) in [
+        ("", biases),
+        (cancels, biases),
+        (clamp, biases + clamps),
+        (yarn, biases + rotary),
+        (&format!("{clamp}{yarn}"), biases + clamps + rotary),
+    ] {
+        close(compute(more, true) - compute(more, false), layers * bytes / 1e12, 1e-9);
+        assert_eq!(compute(more, false), compute("", false));
+    }
 }

@@ -29,6 +29,10 @@ struct Family {
     dense: u64,
     window: Option<u64>,
     mtp: u64,
+    /// Clamps in front of the experts' activation.
+    clamped: bool,
+    /// Rotary embedding with an attention factor.
+    scaled_rotary: bool,
 }
 
 const LLAMA: Family = Family {
@@ -45,6 +49,8 @@ const LLAMA: Family = Family {
     dense: 0,
     window: None,
     mtp: 0,
+    clamped: false,
+    scaled_rotary: false,
 };
 const GPT: Family = Family {
     names: &["gpt", "bloom", "opt-"],
@@ -59,7 +65,15 @@ const MLA: Latent = Latent { q: Some(1536), kv: 512, nope: 128, rope: 64, v: 128
 
 /// Looked through in order.
 static FAMILIES: &[Family] = &[
-    Family { names: &["gpt oss", "gpt-oss", "gpt_oss"], bias: true, head_dim: Some(64), window: Some(128), ..LLAMA },
+    Family {
+        names: &["gpt oss", "gpt-oss", "gpt_oss"],
+        bias: true,
+        head_dim: Some(64),
+        window: Some(128),
+        clamped: true,
+        scaled_rotary: true,
+        ..LLAMA
+    },
     Family { names: &["qwen3"], qk_norm: true, head_dim: Some(128), ..LLAMA },
     Family { names: &["deepseekv2", "deepseek-v2"], latent: Some(MLA), shared: 2, dense: 1, ..LLAMA },
     Family { names: &["deepseek"], latent: Some(MLA), shared: 1, dense: 3, mtp: 1, ..LLAMA },
@@ -109,7 +123,7 @@ pub fn shape(row: &Row) -> Result<Shape, LeftOut> {
             // Cut models keep one leading dense layer.
             let dense = if lower.contains("cut") { f.dense.min(1) } else { f.dense };
             let layers = (0..layers).map(|i| i >= dense).collect();
-            Some(Mixture { experts, top_k, ffn: width, shared: f.shared * width, layers })
+            Some(Mixture { experts, top_k, ffn: width, shared: f.shared * width, clamped: f.clamped, layers })
         }
     };
     let head_dim = match f.head_dim {
@@ -136,6 +150,7 @@ pub fn shape(row: &Row) -> Result<Shape, LeftOut> {
         tied,
         positions: if f.learned { row.count("seq_len") } else { None },
         rotary: !f.learned,
+        scaled_rotary: f.scaled_rotary,
         mtp: if without_mtp { 0 } else { f.mtp },
         bidirectional: false,
     })

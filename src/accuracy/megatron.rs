@@ -133,6 +133,7 @@ impl Arguments {
             tied: !self.on("untie-embeddings-and-output-weights"),
             positions: if learned { self.count("max-position-embeddings") } else { None },
             rotary: !learned,
+            scaled_rotary: self.text("position-embedding-type").is_some_and(|kind| kind == "yarn"),
             mtp: self.count("mtp-num-layers").unwrap_or(0),
             bidirectional: bert,
         })
@@ -147,6 +148,7 @@ impl Arguments {
             top_k: self.count("moe-router-topk").unwrap_or(2),
             ffn: self.count("moe-ffn-hidden-size").unwrap_or(ffn),
             shared: self.count("moe-shared-expert-intermediate-size").unwrap_or(0),
+            clamped: self.number("activation-func-clamp-value").is_some(),
             layers,
         }))
     }

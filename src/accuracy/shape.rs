@@ -1,7 +1,9 @@
 //! From the numbers that tables give of a model to the model: one block of attention and MLP or experts, repeated.
 
 use crate::model::draft::Draft;
-use crate::model::ops::{NormKind, attention, branch, column, elementwise, head_norm, linear, mlp, norm, row, weights};
+use crate::model::ops::{
+    NormKind, attention, branch, column, elementwise, head_norm, linear, mlp, norm, rotary, row, weights,
+};
 use crate::model::{
     ClassId, Embedding, Head, Model, Mtp, Op, OpKind, Shard, Span, Stream, Sublayer, SublayerKind, Tower,
 };
@@ -32,6 +34,8 @@ pub struct Mixture {
     pub ffn: u64,
     /// Inner width of all shared experts together; 0 without.
     pub shared: u64,
+    /// Whether what their activation reads is clamped.
+    pub clamped: bool,
     /// Which layers have it.
     pub layers: Vec<bool>,
 }
@@ -73,6 +77,8 @@ pub struct Shape {
     pub positions: Option<u64>,
     /// Rotary embedding.
     pub rotary: bool,
+    /// It also scales what it rotates.
+    pub scaled_rotary: bool,
     /// Multi-token-prediction modules.
     pub mtp: u64,
     /// Every position sees every other; the head has a transform of its own (BERT).
@@ -112,7 +118,7 @@ impl Shape {
             ops.push(head_norm("k_norm", d, k, d));
         }
         if self.rotary {
-            ops.push(elementwise("rotary", (a + k) * d, 1, column(a)));
+            ops.push(elementwise(rotary(self.scaled_rotary), (a + k) * d, 1, column(a)));
         }
         ops.push(attention(a, k, d, d, span));
         ops.push(linear("o_proj", a * d, h, self.bias, row(a)));
@@ -131,6 +137,7 @@ impl Shape {
             ffn: m.ffn,
             gated: self.gated,
             bias: self.bias,
+            clamped: m.clamped,
         };
         let mut ops = vec![
             linear("router", self.hidden, m.experts, false, Shard::Replicated),

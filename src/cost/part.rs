@@ -6,6 +6,7 @@
 //! ZeRO section 7, Liu 2023 (ring attention), Jacobs 2023 (Ulysses); memory by the lists of tensors that each operator
 //! keeps for its backward pass.
 
+mod eager;
 mod finish;
 mod operators;
 mod pass;

@@ -90,6 +90,9 @@ pub struct Software {
     pub attention: f64,
     /// Memory traffic of element-wise operators, over what fused ones move.
     pub elementwise: f64,
+    /// Operators that no fused kernel of Megatron's covers run step by step: biases of routed experts, clamps in front of their
+    /// activation, rotary embedding that also scales.
+    pub eager: bool,
     /// Time in which the host issues the forward pass of a layer; the backward pass takes twice as long.
     pub host_s: f64,
     /// The same for every tensor-parallel rank, where boundary tensors are passed on between its collectives, over links of
@@ -130,6 +133,7 @@ impl Default for Software {
             gemm: 1.0,
             attention: 1.0,
             elementwise: 1.0,
+            eager: false,
             host_s: 0.0,
             host_tensor_s: 0.0,
             hop_s: 0.0,

@@ -38,7 +38,7 @@ impl OpKind {
                 Count::same(wide(input) * wide(output) + if bias { wide(output) } else { 0 })
             }
             OpKind::Norm { parameters, .. } | OpKind::Weights { parameters, .. } => Count::same(wide(parameters)),
-            OpKind::Experts { experts, top_k, input, ffn, gated, bias } => {
+            OpKind::Experts { experts, top_k, input, ffn, gated, bias, .. } => {
                 let products = if gated { 3 } else { 2 };
                 let biases = if bias { (products - 1) * wide(ffn) + wide(input) } else { 0 };
                 let one = (products * wide(input)).saturating_mul(wide(ffn)).saturating_add(biases);

@@ -195,6 +195,8 @@ pub enum OpKind {
         gated: bool,
         /// Whether up, gate and down projections have biases.
         bias: bool,
+        /// Whether what the activation reads is clamped by operators of their own (GPT-OSS's `swiglu_limit`).
+        clamped: bool,
     },
 }
 

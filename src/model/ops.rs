@@ -32,6 +32,14 @@ pub fn elementwise(name: &'static str, width: u64, reads: u64, shard: Shard) -> 
     Op { name, kind: OpKind::Elementwise { width, reads, shard } }
 }
 
+/// The name of rotary embedding, by whether it also scales what it rotates (YaRN's attention factor).
+pub const fn rotary(scaled: bool) -> &'static str {
+    if scaled { SCALED_ROTARY } else { "rotary" }
+}
+
+/// Rotary embedding that also scales what it rotates.
+pub const SCALED_ROTARY: &str = "scaled_rotary";
+
 /// Weights that no matrix product reads.
 pub fn weights(name: &'static str, parameters: u64, shard: Shard) -> Op {
     Op { name, kind: OpKind::Weights { parameters, shard } }

@@ -1,9 +1,11 @@
 //! What one residual branch runs, keeps and holds, operator by operator.
 
+use super::eager::{CLAMPS, EXPERT_BIAS, ROTARY, Traffic};
 use super::{Cut, Pricer, Tally};
 use crate::cost::kernel::ATTENTION_BACKWARD_FLOPS;
 use crate::cost::software::Software;
 use crate::job::Precision;
+use crate::model::ops::SCALED_ROTARY;
 use crate::model::{Masked, Op, OpKind, Shard, Span, Stream, Sublayer};
 use crate::plan::Spine;
 use crate::units::{Bytes, Flops, Seconds};
@@ -129,9 +131,14 @@ impl Pricer<'_> {
             }
             OpKind::Elementwise { width, reads, shard } => {
                 let values = width as f64 / ways(shard) * tokens_of(shard);
-                let time = k.streaming(Bytes(element * values * (reads as f64 + 1.0)));
+                let (time, back) = if self.software().eager && op.name == SCALED_ROTARY {
+                    self.eager(ROTARY, values)
+                } else {
+                    let moved = |tensors: f64| k.streaming(Bytes(element * values * tensors));
+                    (moved(reads as f64 + 1.0), moved(2.0 * reads as f64 + 1.0))
+                };
                 tally.forward += time;
-                tally.backward += k.streaming(Bytes(element * values * (2.0 * reads as f64 + 1.0)));
+                tally.backward += back;
                 // Residual sums and rotations need nothing for their backward pass; activations and gates keep their inputs.
                 if shard != Shard::Replicated && !op.name.contains("rotary") && !op.name.contains("rope") {
                     tally.kept += element * values * reads as f64;
@@ -144,7 +151,7 @@ impl Pricer<'_> {
                 }
             }
             OpKind::Weights { parameters, shard } => tally.dense += parameters as f64 / ways(shard),
-            OpKind::Experts { experts, top_k, input, ffn, gated, bias } => {
+            OpKind::Experts { experts, top_k, input, ffn, gated, bias, clamped } => {
                 let (e, i) = (experts as f64, input as f64);
                 let f = ffn as f64 / cut.etp;
                 let products = if gated { 3.0 } else { 2.0 };
@@ -154,14 +161,23 @@ impl Pricer<'_> {
                 let up = k.grouped_gemm(local, each, i, f * (products - 1.0));
                 let down = k.grouped_gemm(local, each, f, i);
                 let act = k.streaming(Bytes(element * copies * f * products));
+                let eager = |is: bool, traffic, values| {
+                    if is && self.software().eager { self.eager(traffic, values) } else { Default::default() }
+                };
+                let (clamps, clamps_back) = eager(clamped, CLAMPS, copies * f * (products - 1.0));
+                let (biases, biases_back) = eager(bias, EXPERT_BIAS, copies * i);
                 // Permutation into expert order and back: a read and a write of every copy each, scattered.
                 let moved = 4.0 * element * cut.own_tokens * top_k as f64 * i;
                 let permute = k.streaming(Bytes(moved * self.options.figures.scattered));
-                tally.forward += up + down + act + permute;
-                tally.backward += (up + down) * 2.0 + act * 1.5 + permute;
+                tally.forward += up + down + act + clamps + biases + permute;
+                tally.backward += (up + down) * 2.0 + act * 1.5 + clamps_back + biases_back + permute;
+                // Clamps keep what they read, the activation what they gave.
+                let clamped =
+                    if clamped && self.software().eager { copies * f * (products - 1.0) * element } else { 0.0 };
+                tally.kept += clamped;
                 if self.software().selective.expert_activations {
-                    tally.redo += act;
-                    tally.droppable += copies * f * product_element;
+                    tally.redo += act + clamps;
+                    tally.droppable += copies * f * product_element + clamped;
                 }
                 tally.experts += local * (products * i * f + if bias { f * (products - 1.0) + i } else { 0.0 });
                 tally.dispatch += cut.own_tokens * top_k as f64 * i * element;
@@ -174,6 +190,13 @@ impl Pricer<'_> {
                 }
             }
         }
+    }
+
+    /// Both passes of an operator that runs step by step.
+    fn eager(&self, traffic: Traffic, values: f64) -> (Seconds, Seconds) {
+        let k = &self.kernels;
+        let time = |bytes: f64| k.streaming(Bytes(bytes * values * k.element / 2.0));
+        (time(traffic.forward), time(traffic.backward))
     }
 
     #[allow(clippy::too_many_arguments)]

@@ -2,6 +2,7 @@
 
 use crate::export::bundle::{Bundle, Lines};
 use crate::job::Job;
+use crate::model::ops::rotary;
 use crate::model::{LayerClass, Model, Op, OpKind, Span, SublayerKind};
 
 /// Sizes of a model that arguments name.
@@ -113,7 +114,7 @@ impl Sizes {
             }
         }
         self.qk_norm |= ops(class).any(|op| op.name == "q_norm");
-        self.rotary |= ops(class).any(|op| op.name == "rotary");
+        self.rotary |= ops(class).any(|op| [rotary(false), rotary(true)].contains(&op.name));
         if let Some((shared, ..)) = linear(class, "shared_down_proj") {
             self.shared = shared;
         }

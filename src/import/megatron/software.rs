@@ -17,7 +17,8 @@ pub fn software(l: &Launch) -> Result<(Software, Vec<String>), InputError> {
     let flash = decided(l.use_flash_attn(), "--use-flash-attn")? || matches!(backend, "flash" | "fused");
     let scores = matches!(backend, "unfused" | "local") || local && !flash;
     let dropout = decided(l.attention_dropout(), "--attention-dropout")?.unwrap_or(0.1) > 0.0;
-    let mut software = Software { scores, score_dropout: scores && dropout, ..Software::default() };
+    let eager = !decided(l.op_fuser(), "--use-transformer-engine-op-fuser")?;
+    let mut software = Software { scores, score_dropout: scores && dropout, eager, ..Software::default() };
     if decided(l.recompute(), "--recompute-granularity")? == "selective" {
         let modules = decided(l.recompute_modules(), "--recompute-modules")?;
         let (selective, beyond) = Selective::of_modules(modules.iter().map(AsRef::as_ref));

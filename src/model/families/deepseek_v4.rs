@@ -217,7 +217,17 @@ pub(super) fn decoder(
     let hashed = fields.words("mlp_layer_types", layers, &[("hash_moe", true), ("moe", false)])?;
     let first = fields.count_if("num_hash_layers")?.unwrap_or(3);
     let hashed = hashed.unwrap_or_else(|| (0..layers).map(|i| i < first).collect());
-    let moe = Moe { hidden, experts, top_k, ffn, shared: ffn, shared_bias: bias, shared_gate: false, bias: false };
+    let moe = Moe {
+        hidden,
+        experts,
+        top_k,
+        ffn,
+        shared: ffn,
+        shared_bias: bias,
+        shared_gate: false,
+        bias: false,
+        clamped: false,
+    };
     let feed = Branch::Moe(moe);
     let (kinds, mtp_kind) = kinds(fields, layers)?;
 

@@ -21,6 +21,8 @@ pub(super) struct Moe {
     pub(super) shared_gate: bool,
     /// Whether router and experts have biases.
     pub(super) bias: bool,
+    /// Whether what the experts' activation reads is clamped.
+    pub(super) clamped: bool,
 }
 
 impl Moe {
@@ -42,8 +44,8 @@ impl Moe {
 
     /// The routed experts alone.
     pub(super) fn experts_op(&self) -> Op {
-        let Moe { experts, top_k, hidden: input, ffn, bias, .. } = *self;
-        Op { name: "experts", kind: OpKind::Experts { experts, top_k, input, ffn, gated: true, bias } }
+        let Moe { experts, top_k, hidden: input, ffn, bias, clamped, .. } = *self;
+        Op { name: "experts", kind: OpKind::Experts { experts, top_k, input, ffn, gated: true, bias, clamped } }
     }
 }
 
@@ -194,6 +196,7 @@ pub(super) fn of_layers(
         shared_bias: mlp_bias,
         shared_gate: shared_gate && shared > 0,
         bias,
+        clamped: fields.has("swiglu_limit"),
     };
     let sparse = sparse_layers(fields, layers, sparse)?;
     let dense_width = if sparse.iter().all(|&s| s) {

@@ -57,7 +57,17 @@ impl Shapes {
         let moe = if fields.flag("enable_moe_block", false)? {
             let (experts, top_k) = experts(fields)?;
             let ffn = fields.width("moe_intermediate_size")?;
-            Some(Moe { hidden, experts, top_k, ffn, shared: 0, shared_bias: false, shared_gate: false, bias: false })
+            Some(Moe {
+                hidden,
+                experts,
+                top_k,
+                ffn,
+                shared: 0,
+                shared_bias: false,
+                shared_gate: false,
+                bias: false,
+                clamped: false,
+            })
         } else {
             let _ =
                 (fields.count("num_experts")?, fields.count("top_k_experts")?, fields.count("moe_intermediate_size")?);

@@ -2,7 +2,7 @@
 
 use super::rules::{QkNorm, Rules, Spans};
 use crate::model::fields::{Fields, MAX_HEADS};
-use crate::model::ops::{attention, column, elementwise, head_norm, linear, norm, row, weights};
+use crate::model::ops::{attention, column, elementwise, head_norm, linear, norm, rotary, row, weights};
 use crate::model::{ModelError, Op, Span};
 
 /// Shapes of one attention branch.
@@ -20,6 +20,8 @@ pub(super) struct Gqa {
     pub(super) norm_weights: u64,
     pub(super) sinks: bool,
     pub(super) rotary: bool,
+    /// Rotation also scales what it rotates.
+    pub(super) scaled_rotary: bool,
     /// A sigmoid gate on the output, as wide as the queries and projected with them (Qwen3.5).
     pub(super) output_gate: bool,
     pub(super) span: Span,
@@ -40,6 +42,7 @@ impl Gqa {
             norm_weights: 1,
             sinks: false,
             rotary: true,
+            scaled_rotary: false,
             output_gate: false,
             span: Span::Causal,
         }
@@ -69,7 +72,7 @@ impl Gqa {
         ops.extend(self.qk_norm_op("q_norm", self.heads));
         ops.extend(self.qk_norm_op("k_norm", self.kv_heads));
         if self.rotary {
-            ops.push(elementwise("rotary", q + k, 1, column(self.heads)));
+            ops.push(elementwise(rotary(self.scaled_rotary), q + k, 1, column(self.heads)));
         }
         if self.sinks {
             ops.push(weights("sinks", self.heads, column(self.heads)));
@@ -209,6 +212,7 @@ pub(super) fn of_layers(fields: &Fields, hidden: u64, layers: u64, rules: &Rules
         qk_norm,
         norm_weights,
         sinks: rules.sinks,
+        scaled_rotary: scaled_rotary(fields)?,
         ..Gqa::plain(hidden, heads, kv_heads, head_dim)
     };
     let (full, sliding) = match rules.spans {
@@ -220,6 +224,19 @@ pub(super) fn of_layers(fields: &Fields, hidden: u64, layers: u64, rules: &Rules
         .into_iter()
         .map(|span| Gqa { span, ..if matches!(span, Span::Sliding { .. }) { sliding } else { full } })
         .collect())
+}
+
+/// Whether the config's YaRN has an attention factor (Peng 2023, section 3.4): it has unless stated as 1, or both `mscale`
+/// cancel.
+fn scaled_rotary(fields: &Fields) -> Result<bool, ModelError> {
+    for key in ["rope_scaling", "rope_parameters"] {
+        let Some(rope) = fields.section(key)? else { continue };
+        let yarn = rope.text("rope_type")? == Some("yarn") || rope.text("type")? == Some("yarn");
+        let (scale, all) = (rope.real("mscale")?, rope.real("mscale_all_dim")?);
+        let cancel = scale.is_some() && scale == all;
+        return Ok(yarn && !cancel && rope.real("attention_factor")? != Some(1.0));
+    }
+    Ok(false)
 }
 
 /// MiMo-V2: values narrower than keys, and under a window other heads (by the class, twice the key/value heads) and sinks.

@@ -31,6 +31,13 @@ struct Draft<'m, S> {
     made: (Genome, S),
 }
 
+impl<S> Draft<'_, S> {
+    /// Whether it is expected to be better than its parent.
+    fn promises(&self) -> bool {
+        self.parent.score.objective().is_some_and(|objective| self.guess < objective)
+    }
+}
+
 /// What makes children, and what it has learned.
 pub(super) struct Breeder<'p, P: Problem> {
     pub problem: &'p P,
@@ -38,12 +45,14 @@ pub(super) struct Breeder<'p, P: Problem> {
     effects: Effects,
     /// Drafts per child.
     drafts: usize,
+    /// Share of the drafts that vary the best draft so far instead of a parent.
+    climb: f64,
 }
 
 impl<'p, P: Problem> Breeder<'p, P> {
-    pub fn new(problem: &'p P, drafts: usize) -> Self {
+    pub fn new(problem: &'p P, drafts: usize, climb: f64) -> Self {
         let selector = Selector::new(Operator::all(problem));
-        Self { problem, selector, effects: Effects::default(), drafts: drafts.max(1) }
+        Self { problem, selector, effects: Effects::default(), drafts: drafts.max(1), climb }
     }
 
     /// A child of parents that `parents` draws, for the island `island`; of several drafts at the `first` attempt. `is_known` tells what was asked for before.
@@ -63,8 +72,12 @@ impl<'p, P: Problem> Breeder<'p, P> {
         let drafts = if first { drafts::next(self.drafts, stream) } else { 1 };
         for number in 0..drafts {
             let (operator, kind) = self.selector.draw(stream);
-            let (a, b) = parents(stream);
-            let draft = match vary(self.problem, decoder, kind, (&a.genome, &a.solution), &b.genome, stream) {
+            let (mut a, b) = parents(stream);
+            let mut from = (&a.genome, &a.solution);
+            if let Some(draft) = best.as_ref().filter(|draft| draft.promises() && stream.chance(self.climb)) {
+                (a, from) = (draft.parent, (&draft.made.0, &draft.made.1));
+            }
+            let draft = match vary(self.problem, decoder, kind, from, &b.genome, stream) {
                 Ok(draft) => draft,
                 Err(violation) if number == 0 => return Err(violation),
                 Err(_) => continue,

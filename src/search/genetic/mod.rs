@@ -49,6 +49,8 @@ pub struct Genetic {
     pub patience: u64,
     /// Drafts of a child, of which the most promising is priced, where the budget is small; fewer where it is large.
     pub drafts: usize,
+    /// Share of the drafts that go on from the best draft so far, so that a child may be many changes away from its parent.
+    pub climb: f64,
 }
 
 impl Default for Genetic {
@@ -67,6 +69,7 @@ impl Default for Genetic {
             niches: 24,
             patience: 60,
             drafts: 32,
+            climb: 0.0,
         }
     }
 }
@@ -92,7 +95,7 @@ impl Genetic {
             config: self.sized(evaluator.remaining()),
             seed,
             desks: Desks::new(Decoder::new(problem)),
-            breeder: Breeder::new(problem, drafts::affordable(self.drafts, evaluator.remaining())),
+            breeder: Breeder::new(problem, drafts::affordable(self.drafts, evaluator.remaining()), self.climb),
             islands: Vec::new(),
             gallery: Gallery::new(self.islands.max(1)),
         };
