@@ -161,9 +161,6 @@ pub enum Instance {
 impl InstanceSpec {
     /// Refuses sizes that make no sense.
     pub fn validate(&self) -> Result<(), InputError> {
-        let wrong = |field: &str, found: &dyn std::fmt::Display, expected: &str| {
-            Err(InputError::new(Kind::InvalidValue).at(field).found(found).expected(expected))
-        };
         match &self.source {
             Source::Chain { items, options, segments, rounds, tightness, .. } => {
                 within("source.items", *items, 1..=limits::ITEMS)?;
@@ -183,11 +180,10 @@ impl InstanceSpec {
                 within("source.jobs", *jobs, 1..=limits::JOBS)?;
                 within("source.machines", *machines, 1..=limits::JOBS.min(limits::OPERATIONS / jobs))?;
             }
-            Source::Runs { decisions, .. } => {
-                if !(1..=limits::DECISIONS).contains(&decisions.len()) {
-                    let expected = format!("1 to {} columns", limits::DECISIONS);
-                    return wrong("source.decisions", &format!("{} of them", decisions.len()), &expected);
-                }
+            Source::Runs { decisions, .. } if !(1..=limits::DECISIONS).contains(&decisions.len()) => {
+                let error = InputError::new(Kind::InvalidValue).at("source.decisions");
+                let error = error.found(format!("{} of them", decisions.len()));
+                return Err(error.expected(format!("1 to {} columns", limits::DECISIONS)));
             }
             Source::NamedJobShop(name) if JobShop::named(name).is_none() => {
                 return Err(InputError::unknown_name(name, "a job shop", NAMED_JOB_SHOPS.map(|(name, _)| name)));

@@ -169,24 +169,26 @@ fn interrupt(process: u32) {
 #[test]
 fn making_instances_is_interrupted_like_anything_else() {
     let folder = cli::folder("bench-making");
-    let file = folder.join("making.ron");
-    // Proofs of half a minute each.
-    let hard = (0..9).map(|i| format!("(id: \"k{i}\", source: Knapsack(items: 60, dimensions: 10, seed: {i})),"));
-    let text = format!(
-        "(name: \"m\", instances: [{}], {})",
-        hard.collect::<String>(),
-        &SMALL[SMALL.find("backends:").unwrap()..SMALL.len() - 1]
-    );
-    std::fs::write(&file, text).unwrap();
-    let file = file.display().to_string();
-    let output = folder.join("r").display().to_string();
-    let child = cli::espalier(&["bench", &file, "-o", &output]).stderr(std::process::Stdio::piped()).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(300));
-    let begun = Instant::now();
-    interrupt(child.id());
-    let ended = child.wait_with_output().unwrap();
-    assert_eq!(ended.status.code(), Some(130), "{}", String::from_utf8_lossy(&ended.stderr));
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    // Branch and bound over a tree, and labels of a question whose proof takes half a minute.
+    let knapsack = "Knapsack(items: 300, dimensions: 30, seed: 1)".to_owned();
+    let question = concat!(env!("CARGO_MANIFEST_DIR"), "/search_configs/qwen3_30b_a3b_64xh100.ron");
+    for (name, source) in [("knapsack", knapsack), ("question", format!("Layerwise({question:?})"))] {
+        let file = folder.join(format!("{name}.ron"));
+        let rest = &SMALL[SMALL.find("backends:").unwrap()..];
+        std::fs::write(&file, format!(r#"(name: "m", instances: [(id: "i", source: {source})], {rest}"#)).unwrap();
+        let output = folder.join(name);
+        let mut bench = cli::espalier(&["bench", file.to_str().unwrap(), "-o", output.to_str().unwrap()]);
+        let child = bench.stderr(std::process::Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(1500));
+        let begun = Instant::now();
+        interrupt(child.id());
+        let ended = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(ended.status.code() == Some(130) && said.contains("--resume"), "{name}: {said}");
+        println!("{name}: {:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(1), "{name}: {:?}", begun.elapsed());
+        assert!(!output.join("manifest.json").exists(), "{name} was still being made");
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn sizes_beyond_measure_are_refused_with_field_value_and_maximum() {
     let most = "9223372036854775807";
     let cases: Vec<(&str, String, &str)> = vec![
         ("count: 3", "count: 100000000000".into(), "seeds.count"),
-        ("count: 3", format!("first: 18446744073709551615, count: 2"), "seeds.first"),
+        ("count: 3", "first: 18446744073709551615, count: 2".into(), "seeds.first"),
         ("evaluations: 50", "evaluations: 18446744073709551615".into(), "evaluations"),
         (
             "count: 3), evaluations: 50",
@@ -36,7 +36,7 @@ fn sizes_beyond_measure_are_refused_with_field_value_and_maximum() {
         (source, format!("Salesman(cities: {most}, seed: 1)"), "instances[0].source.cities"),
         (source, format!("Circle(cities: {most}, seed: 1)"), "instances[0].source.cities"),
         (source, format!("JobShop(jobs: {most}, machines: 1, seed: 1)"), "instances[0].source.jobs"),
-        (source, format!("JobShop(jobs: 1000, machines: 1000, seed: 1)"), "instances[0].source.machines"),
+        (source, "JobShop(jobs: 1000, machines: 1000, seed: 1)".into(), "instances[0].source.machines"),
         (
             source,
             format!("Schedule(question: (devices: {most}, micro_batches: 2, times: (1.0, 1.0, 1.0)))"),
