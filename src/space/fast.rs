@@ -3,10 +3,12 @@
 use super::allele;
 use super::layerwise::LayerwiseSpace;
 use super::table::{ClassTable, Table, at};
+use super::worth::Trade;
 use crate::estimate::closed::{ClosedForm, Folded, StageCost};
 use crate::search::decompose::{ChainOption, ChainSolution};
 use crate::search::problem::Allele;
 use crate::search::score::Score;
+use std::sync::OnceLock;
 
 /// A plan as indices: which task, how many parts each chunk holds, which option of its class each part takes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -34,6 +36,8 @@ pub struct Frame {
     alleles: Vec<Vec<Allele>>,
     /// `[class][stage * chunks + chunk]`.
     least: Vec<Vec<Least>>,
+    /// As they are asked for, `[class][stage * chunks + chunk]`.
+    trades: Vec<Vec<OnceLock<Trade>>>,
     table: std::sync::Arc<Table>,
 }
 
@@ -101,6 +105,7 @@ impl Frame {
             parts,
             alleles,
             least: table.classes.iter().map(of_class).collect(),
+            trades: vec![vec![OnceLock::new(); live.len()]; table.classes.len()],
             live,
             cap: space.estimator.allocatable(),
             mean_work,
@@ -136,6 +141,12 @@ impl Frame {
     /// The least that an option of `class` needs in a chunk.
     pub fn least(&self, class: usize, stage: usize, chunk: usize) -> Least {
         self.least[class][stage * self.form.chunks_per_stage as usize + chunk]
+    }
+
+    /// How the options of `class` trade memory for time in a chunk.
+    pub fn trade(&self, class: usize, stage: usize, chunk: usize) -> &Trade {
+        let of = || Trade::of(&self.table.classes[class].options, self.live(stage, chunk), self.micro_batches());
+        self.trades[class][stage * self.form.chunks_per_stage as usize + chunk].get_or_init(of)
     }
 
     /// Every option of `class` as an allele.

@@ -308,7 +308,8 @@ impl Problem for LayerwiseSpace<'_> {
                 let Some(frame) = s.task.and_then(|t| self.fast(t)) else { return out.fill(1.0) };
                 let class = self.estimator.spine.parts[part] as usize;
                 let (chunk, _) = Self::chunk_at(&s.sizes, part as u32);
-                let live = frame.live(stage, chunk / s.stages.len());
+                let chunk = chunk / s.stages.len();
+                let live = frame.live(stage, chunk);
                 // What is paid once per step counts for its share of a micro-batch; memory counts at what it costs the
                 // parts that are still to come on the stage. Excess is measured against a mean part, so that what hardly
                 // matters (an embedding's pass) decides nothing.
@@ -316,7 +317,7 @@ impl Problem for LayerwiseSpace<'_> {
                 let (_, end) = Self::chunk_at(&s.sizes, part as u32);
                 let due = &self.estimator.spine.parts[part..end as usize];
                 let st = &s.stages[stage];
-                let memory_price = worth::of_byte(frame, due, live, frame.cap() - st.used - st.due, st.peak);
+                let memory_price = worth::of_byte(frame, due, (stage, chunk), frame.cap() - st.used - st.due, st.peak);
                 let options = &frame.table().classes[class].options;
                 let worth = |id: u16| {
                     let o = &options[id as usize];

@@ -13,9 +13,31 @@ pub fn work(o: &ChainOption, m: f64) -> f64 {
     o.cost[at::FORWARD] + o.cost[at::BACKWARD] + (o.cost[at::REDUCE] + o.cost[at::TAIL]) / m
 }
 
-/// Seconds per micro-batch that a byte is worth to parts of the classes `due`, `live` micro-batches of which are kept, when
-/// `free` bytes are left beyond their leanest options and the momentary need is at least `peak`.
-pub fn of_byte(frame: &Frame, due: &[u32], live: f64, free: f64, peak: f64) -> f64 {
+/// How the options of a class trade memory for time where so many micro-batches are kept.
+#[derive(Debug, Clone)]
+pub struct Trade {
+    /// Least momentary need of an option, bytes.
+    peak: f64,
+    /// Every step from the leanest option to a faster one, greatest saving per byte first: seconds per byte, and bytes.
+    steps: Vec<(f64, f64)>,
+}
+
+impl Trade {
+    /// Of `options`, `live` of `m` micro-batches of which are kept.
+    pub fn of(options: &[ChainOption], live: f64, m: f64) -> Self {
+        let hull = lower_hull(options.iter().map(|o| (o.fixed + live * o.scaled, work(o, m))).collect());
+        let step = |w: &[(f64, f64)]| {
+            let bytes = w[1].0 - w[0].0;
+            ((w[0].1 - w[1].1) / bytes, bytes)
+        };
+        let peak = options.iter().map(|o| o.peak).fold(f64::INFINITY, f64::min);
+        Self { peak, steps: hull.windows(2).map(step).collect() }
+    }
+}
+
+/// Seconds per micro-batch that a byte is worth to parts of the classes `due` in a chunk of a stage, when `free` bytes are left
+/// beyond their leanest options and the momentary need is at least `peak`.
+pub fn of_byte(frame: &Frame, due: &[u32], (stage, chunk): (usize, usize), free: f64, peak: f64) -> f64 {
     let mut counts: Vec<(usize, f64)> = Vec::new();
     for class in due {
         match counts.iter_mut().find(|c| c.0 == *class as usize) {
@@ -23,18 +45,12 @@ pub fn of_byte(frame: &Frame, due: &[u32], live: f64, free: f64, peak: f64) -> f
             None => counts.push((*class as usize, 1.0)),
         }
     }
-    // Every step from the leanest option of a class to a faster one, greatest saving per byte first.
     let mut steps: Vec<(f64, f64)> = Vec::new();
     let mut peak = peak;
     for (class, count) in counts {
-        let options = &frame.table().classes[class].options;
-        let points = options.iter().map(|o| (o.fixed + live * o.scaled, work(o, frame.micro_batches())));
-        let hull = lower_hull(points.collect());
-        peak = peak.max(options.iter().map(|o| o.peak).fold(f64::INFINITY, f64::min));
-        steps.extend(hull.windows(2).map(|w| {
-            let bytes = w[1].0 - w[0].0;
-            ((w[0].1 - w[1].1) / bytes, count * bytes)
-        }));
+        let trade = frame.trade(class, stage, chunk);
+        peak = peak.max(trade.peak);
+        steps.extend(trade.steps.iter().map(|(rate, bytes)| (*rate, count * bytes)));
     }
     steps.sort_by(|a, b| b.0.total_cmp(&a.0));
     let mut free = free - peak;
