@@ -6,8 +6,8 @@ use super::progress::{Bar, interrupt};
 use super::{ANSWERED, DOES_NOT_FIT, Ended, INTERRUPTED, values};
 use crate::error::{InputError, Kind};
 use crate::experiment::ExperimentError;
-use crate::experiment::analysis::Fate;
 use crate::experiment::compare::{Compared, compare};
+use crate::experiment::fates::{self, Fate};
 use crate::experiment::reprice::reprice;
 use crate::experiment::results::Results;
 use crate::experiment::runner::{self, RunOptions};
@@ -125,7 +125,7 @@ fn race(args: &Args, path: &Path, output: &Output) -> Ended {
         other => other?,
     };
     drop(bar);
-    let failed = analysis::failed(&results);
+    let failed = fates::failed(&results);
     for fate in &failed {
         let Fate { backend, instance, why, runs } = fate;
         super::output::say(&format!("warning: {runs} runs of `{backend}` on `{instance}` failed: {why}"));

@@ -1,5 +1,7 @@
 //! The tables of a race, all from its traces.
 
+use super::enough::{CANNOT_TELL, can_tell, too_few};
+use super::fates::{failures, refusals};
 use super::measure::{area, distance_at, hit, hit_s, pairs, running_time};
 use super::record::Run;
 use super::reference_value::{Provenance, Reference};
@@ -9,11 +11,10 @@ use super::stats::{
 };
 use super::tables::{Table, percent, short};
 use super::tuning;
-use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Level of significance.
-const LEVEL: f64 = 0.05;
+pub(super) const LEVEL: f64 = 0.05;
 /// Level at which a backend is said to beat the floor.
 const FLOOR_LEVEL: f64 = 0.01;
 /// Instances on which it must.
@@ -97,64 +98,11 @@ pub fn tables(results: &Results) -> Vec<Table> {
     tables
 }
 
-/// Runs of one backend on one instance that share a fate.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Fate {
-    /// The backend.
-    pub backend: String,
-    /// The instance.
-    pub instance: String,
-    /// Why, in its words.
-    pub why: String,
-    /// How many runs.
-    pub runs: usize,
-}
-
-fn fates<'r>(runs: &'r [Run], why: impl Fn(&'r Run) -> Option<&'r str>) -> Vec<Fate> {
-    let mut all: BTreeMap<[&str; 3], usize> = BTreeMap::new();
-    for run in runs {
-        if let Some(why) = why(run) {
-            *all.entry([&run.backend, &run.instance, why]).or_default() += 1;
-        }
-    }
-    let fate = |([backend, instance, why], runs): ([&str; 3], usize)| {
-        let [backend, instance, why] = [backend, instance, why].map(str::to_owned);
-        Fate { backend, instance, why, runs }
-    };
-    all.into_iter().map(fate).collect()
-}
-
-/// Runs that failed: by backend, instance and reason.
-pub fn failed(results: &Results) -> Vec<Fate> {
-    fates(&results.runs, Run::failed_because)
-}
-
-fn told(name: &str, title: &str, note: &str, fates: Vec<Fate>) -> Option<Table> {
-    let mut table = Table::new(name, title, note, 3, strings(["backend", "instance", "why", "runs"]));
-    table.rows = fates.into_iter().map(|f| vec![f.backend, f.instance, f.why, f.runs.to_string()]).collect();
-    (!table.rows.is_empty()).then_some(table)
-}
-
-/// Runs that failed as a whole.
-fn failures(view: &View<'_>) -> Option<Table> {
-    let note = "Runs that stopped because something failed, and why. They count in every table with what they had found by then: \
-                nothing, where they failed at once.";
-    told("failures", "Failed runs", note, failed(view.results))
-}
-
-/// What backends would not do, in their words.
-fn refusals(view: &View<'_>) -> Option<Table> {
-    let note = "Instances that a backend declined, wholly or in part, and why; in how many of its runs.";
-    let declined = |run: &'_ Run| run.failed_because().is_none();
-    let all = fates(&view.results.runs, |run| run.refused.as_deref().filter(|_| declined(run)));
-    told("refusals", "Refusals", note, all)
-}
-
 fn with(first: &[&str], backends: impl Iterator<Item = impl AsRef<str>>) -> Vec<String> {
     first.iter().map(|s| (*s).to_owned()).chain(backends.map(|b| b.as_ref().to_owned())).collect()
 }
 
-fn strings<const N: usize>(columns: [&str; N]) -> Vec<String> {
+pub(super) fn strings<const N: usize>(columns: [&str; N]) -> Vec<String> {
     columns.map(str::to_owned).to_vec()
 }
 
@@ -330,34 +278,6 @@ fn duels(view: &View<'_>) -> Table {
         table.rows.push(row);
     }
     table
-}
-
-/// What is said where no outcome of the runs would have been significant.
-const CANNOT_TELL: &str = "cannot tell";
-
-/// Whether one of several tests on samples of these sizes can come below the level after Holm's correction: it takes the smallest
-/// p times the number of tests.
-pub(super) fn can_tell(sizes: impl Iterator<Item = (usize, usize)>) -> bool {
-    let all: Vec<(usize, usize)> = sizes.collect();
-    let different: BTreeSet<&(usize, usize)> = all.iter().collect();
-    let smallest = different.into_iter().map(|(n, m)| smallest_p(*n, *m)).fold(1.0, f64::min);
-    smallest * (all.len().max(1) as f64) < LEVEL
-}
-
-/// What to say where the seeds are too few for the instances.
-fn too_few(view: &View<'_>) -> Option<String> {
-    let seeds = view.results.manifest.suite.seeds.count as usize;
-    let instances = view.results.manifest.instances.len();
-    let enough = |n: usize| can_tell(std::iter::repeat_n((n, n), instances));
-    if enough(seeds) {
-        return None;
-    }
-    let needed = (seeds..).find(|n| enough(*n)).unwrap_or(usize::MAX);
-    Some(format!(
-        " `{CANNOT_TELL}`: with {seeds} seeds the smallest p there can be is {}, and over {instances} instances none comes below \
-         {LEVEL}; {needed} seeds are needed.",
-        short(smallest_p(seeds, seeds))
-    ))
 }
 
 /// What can be said of two samples.

@@ -9,6 +9,8 @@ pub mod best_known;
 pub mod coco;
 pub mod compare;
 pub mod disguise;
+mod enough;
+pub mod fates;
 mod html;
 pub mod instance;
 pub mod ioh;
