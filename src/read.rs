@@ -88,6 +88,53 @@ fn json<T: DeserializeOwned>(text: &str) -> Result<T, InputError> {
 }
 
 fn ron<T: DeserializeOwned>(text: &str) -> Result<T, InputError> {
+    ron_once(text).map_err(|refused| match refused.beyond {
+        Some(number) => beyond_bounds::<T>(text, number, refused.error),
+        None => refused.error,
+    })
+}
+
+/// An error, and where the whole number stands that is beyond its type.
+struct Refused {
+    error: InputError,
+    beyond: Option<std::ops::Range<usize>>,
+}
+
+impl From<InputError> for Refused {
+    fn from(error: InputError) -> Self {
+        Self { error, beyond: None }
+    }
+}
+
+/// Says which whole numbers would have been understood in place of `number`: found out by trying, for the type is not told.
+fn beyond_bounds<T: DeserializeOwned>(text: &str, number: std::ops::Range<usize>, error: InputError) -> InputError {
+    const ENDS: [&str; 8] =
+        ["18446744073709551615", "9223372036854775807", "4294967295", "2147483647", "65535", "32767", "255", "127"];
+    let understood = |value: &str| {
+        let tried = format!("{}{value}{}", &text[..number.start], &text[number.end..]);
+        !ron_once::<T>(&tried).is_err_and(|refused| refused.beyond.is_some_and(|at| at.start == number.start))
+    };
+    let Some(most) = ENDS.into_iter().find(|end| understood(end)) else { return error };
+    // Negative ones reach one further.
+    let signed = |most: &str| most.parse::<i128>().map_or(0, |most| -most - 1);
+    let least = if understood("-1") { signed(most) } else { 0 };
+    error.found(&text[number]).expected(format!("a whole number, {least} to {most}"))
+}
+
+/// Where a whole number stands that ends, or has its end, at `line` and `column` (both from one; columns in characters).
+fn number_at(text: &str, line: usize, column: usize) -> Option<std::ops::Range<usize>> {
+    let start = text.split_inclusive('\n').take(line.checked_sub(1)?).map(str::len).sum::<usize>();
+    let offset = text[start..].char_indices().nth(column.checked_sub(1)?).map_or(text.len(), |(at, _)| start + at);
+    let part = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'+' | b'_');
+    let bytes = text.as_bytes();
+    // The position may be behind the number, with blanks between.
+    let end = bytes[..offset].iter().rposition(|c| part(*c))? + 1;
+    let end = end + bytes[end..].iter().take_while(|c| end == offset && part(**c)).count();
+    let begin = bytes[..end].iter().rposition(|c| !part(*c)).map_or(0, |before| before + 1);
+    bytes[begin..end].iter().any(u8::is_ascii_digit).then_some(begin..end)
+}
+
+fn ron_once<T: DeserializeOwned>(text: &str) -> Result<T, Refused> {
     let mut reader = ron::de::Deserializer::from_str_with_options(text, &ron_options()).map_err(|e| {
         let error = InputError::new(Kind::Syntax).expected(format!("RON: {}", e.code));
         locate(error, ".", e.span.start.line, e.span.start.col)
@@ -99,7 +146,10 @@ fn ron<T: DeserializeOwned>(text: &str) -> Result<T, InputError> {
         if path == "." && error.found.is_none() && error.field.is_none() {
             error.kind = Kind::Syntax;
         }
-        locate(error, &path, spanned.span.end.line, spanned.span.end.col)
+        let end = spanned.span.end;
+        let beyond = matches!(spanned.code, ron::Error::IntegerOutOfBounds);
+        let beyond = beyond.then(|| number_at(text, end.line, end.col)).flatten();
+        Refused { error: locate(error, &path, end.line, end.col), beyond }
     })?;
     reader.end().map_err(|e| {
         let spanned = reader.span_error(e);
@@ -153,6 +203,11 @@ fn from_ron(error: &ron::Error) -> InputError {
         E::Message(message) => from_message(message),
         other => InputError::new(Kind::Syntax).expected(format!("RON: {other}")),
     }
+}
+
+/// The error that a message of serde's stands for, for values that were read already.
+pub(crate) fn explain(message: &str) -> InputError {
+    from_message(message)
 }
 
 /// Takes apart the messages that serde itself words (`unknown field`, `missing field`, `invalid type`, ...).
@@ -253,6 +308,39 @@ mod tests {
         }
         let error = parse::<Outer>("(inner: [(memory: \"80GB\", cuont: 2)])", "f").unwrap_err();
         assert!(error.to_string().contains("did you mean `count`?"), "{error}");
+    }
+
+    #[test]
+    fn whole_numbers_beyond_their_type_are_told_with_its_range() {
+        #[derive(Debug, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Sizes {
+            #[serde(default)]
+            large: u64,
+            #[serde(default)]
+            small: u8,
+            #[serde(default)]
+            signed: i32,
+            #[serde(default)]
+            maybe: Option<u32>,
+        }
+        let range = |most: &str| format!("a whole number, {most}");
+        for (field, found, most) in [
+            ("large", "-1", "0 to 18446744073709551615"),
+            ("large", "99999999999999999999", "0 to 18446744073709551615"),
+            ("small", "256", "0 to 255"),
+            ("small", "-3", "0 to 255"),
+            ("signed", "2147483648", "-2147483648 to 2147483647"),
+            ("maybe", "4294967296", "0 to 4294967295"),
+        ] {
+            for text in [format!("({field}: {found})"), format!("(\n  // é\n  {field} : {found} , )\n")] {
+                let error = parse::<Sizes>(&text, "f.ron").unwrap_err();
+                let said = (error.field.as_deref(), error.found.as_deref(), error.expected.as_deref());
+                assert_eq!(said, (Some(field), Some(found), Some(&*range(most))), "{text}: {error}");
+            }
+        }
+        let all: Sizes = parse("(large: 18446744073709551615, small: 255, signed: -1, maybe: 3)", "f.ron").unwrap();
+        assert_eq!((all.large, all.small, all.signed, all.maybe), (u64::MAX, 255, -1, Some(3)));
     }
 
     #[test]

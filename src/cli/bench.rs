@@ -7,11 +7,13 @@ use super::{ANSWERED, DOES_NOT_FIT, Ended, INTERRUPTED, values};
 use crate::error::{InputError, Kind};
 use crate::experiment::ExperimentError;
 use crate::experiment::compare::{Compared, compare};
+use crate::experiment::fates::{self, Fate};
+use crate::experiment::reprice::reprice;
 use crate::experiment::results::Results;
 use crate::experiment::runner::{self, RunOptions};
 use crate::experiment::suite::Suite;
 use crate::experiment::{analysis, best_known, learn};
-use crate::report::{Align, Style, Table};
+use crate::report::{Align, Style, Table, paragraph};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -38,11 +40,14 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Recompute every table, plot and report from the traces, and say what differs
+    /// Recompute every table, plot and report from the traces, follow every recorded path, and say what differs
     Verify {
         /// Recorded results
         #[arg(value_name = "FOLDER")]
         folder: PathBuf,
+        /// Folder of the suite, from which it names its questions [default: here]
+        #[arg(long, value_name = "FOLDER", default_value = ".")]
+        suite_folder: PathBuf,
     },
     /// Take over into a table of best known values what recorded runs have found; it never gets worse
     BestKnown {
@@ -91,7 +96,7 @@ impl From<ExperimentError> for Failure {
 /// Runs it.
 pub(super) fn run(args: Args, output: &Output) -> Ended {
     match (&args.command, &args.suite) {
-        (Some(Command::Verify { folder }), _) => verify(folder, output),
+        (Some(Command::Verify { folder, suite_folder }), _) => verify(folder, suite_folder, output),
         (Some(Command::Compare { a, b }), _) => compared(a, b, output),
         (Some(Command::Learn { folder, cases, suite_folder }), _) => learned(folder, cases, suite_folder, output),
         (Some(Command::BestKnown { folder, table }), _) => improve(folder, table, output),
@@ -114,12 +119,17 @@ fn race(args: &Args, path: &Path, output: &Output) -> Ended {
     let results = match runner::run(&suite, &folder, &options, &mut said) {
         Err(ExperimentError::Interrupted) => {
             drop(bar);
-            super::output::say(&format!("interrupted; go on with: espalier bench {} --resume", path.display()));
+            super::output::say(&format!("interrupted; go on with: {}", again(args, path, output)));
             return Ok(INTERRUPTED);
         }
         other => other?,
     };
     drop(bar);
+    let failed = fates::failed(&results);
+    for fate in &failed {
+        let Fate { backend, instance, why, runs } = fate;
+        super::output::say(&format!("warning: {runs} runs of `{backend}` on `{instance}` failed: {why}"));
+    }
     let tables = analysis::tables(&results);
     let area = tables.iter().find(|table| table.name == "area");
     let rows: Vec<Value> = area.map(|t| t.rows.iter().map(|row| json!(row)).collect()).unwrap_or_default();
@@ -130,10 +140,15 @@ fn race(args: &Args, path: &Path, output: &Output) -> Ended {
         "instances": results.manifest.instances.len(),
         "backends": results.manifest.backends.len(),
         "skipped": results.manifest.skipped,
+        "failed": failed,
         "area_under_ecdf": { "columns": area.map(|t| t.columns.clone()), "rows": rows },
     });
     output.answer(&document, |style| {
         let mut text = area.map_or_else(String::new, |table| in_columns(table, style));
+        if !failed.is_empty() {
+            let runs = failed.iter().map(|fate| fate.runs).sum::<usize>();
+            let _ = write!(text, "\n{runs} of {} runs failed: tables/failures.md says why\n", results.runs.len());
+        }
         let _ = write!(text, "\n{} runs; report: {}\n", results.runs.len(), folder.join("report.html").display());
         text
     })?;
@@ -146,33 +161,89 @@ fn in_columns(table: &crate::experiment::tables::Table, style: Style) -> String 
         table.columns.iter().enumerate().map(|(c, name)| (name.as_str(), align(c))).collect();
     let mut out = Table::new(&columns);
     table.rows.iter().for_each(|row| out.row(row.iter().cloned()));
-    format!("{}\n\n{}", table.title, out.render(style))
+    format!("{}\n{}\n{}", table.title, paragraph("", &table.note), out.render(style))
 }
 
-fn verify(folder: &Path, output: &Output) -> Ended {
+/// The command that goes on where this one was interrupted.
+fn again(args: &Args, suite: &Path, output: &Output) -> String {
+    let mut words = vec!["espalier".to_owned()];
+    words.extend(output.json.then(|| "--json".to_owned()));
+    words.extend(["bench".to_owned(), in_shell(suite)]);
+    words.extend(args.output.iter().flat_map(|folder| ["-o".to_owned(), in_shell(folder)]));
+    if args.jobs != 1 {
+        words.extend(["--jobs".to_owned(), args.jobs.to_string()]);
+    }
+    words.push("--resume".to_owned());
+    words.join(" ")
+}
+
+/// A path as a shell takes it for one word, and no command for a flag.
+fn in_shell(path: &Path) -> String {
+    let text = path.display().to_string();
+    let text = if text.starts_with('-') { format!("./{text}") } else { text };
+    let plain = |c: char| c.is_alphanumeric() || "/._-+,:=@%".contains(c);
+    if !text.is_empty() && text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
+fn verify(folder: &Path, suite_folder: &Path, output: &Output) -> Ended {
     let results = Results::load(folder)?;
     let verified = results.verify(folder)?;
     let differing: Vec<String> = verified.differing.iter().map(|path| path.display().to_string()).collect();
-    let missing = results.manifest.runs - (results.runs.len() as u64).min(results.manifest.runs);
+    let (missing, strangers) = results.strangers();
+    let paths = reprice(&results, suite_folder)?;
+    let right = differing.is_empty() && missing == 0 && strangers.is_empty() && paths.wrong.is_empty();
     let document = json!({
         "schema": "espalier/bench-verify/1",
         "runs": results.runs.len(),
         "missing_runs": missing,
+        "unplanned_runs": strangers,
         "differs": differing,
         "left_out": verified.left_out,
-        "verified": differing.is_empty() && missing == 0,
+        "paths": paths,
+        "verified": right,
     });
-    let besides = match verified.left_out.as_slice() {
-        [] => String::new(),
-        parts => format!(" (left out: {})", parts.join(", ")),
-    };
-    output.answer(&document, |_| match (differing.is_empty(), missing) {
-        (true, 0) => {
-            format!("{} runs: every table, plot and report is what the traces say{besides}\n", results.runs.len())
+    output.answer(&document, |_| {
+        let mut text = String::new();
+        match right {
+            true => {
+                let besides = match verified.left_out.as_slice() {
+                    [] => String::new(),
+                    parts => format!(" (left out: {})", parts.join(", ")),
+                };
+                let n = results.runs.len();
+                let _ = writeln!(text, "{n} runs: every table, plot and report is what the traces say{besides}");
+            }
+            false => {
+                let mut list = |what: &str, names: &[String]| {
+                    if !names.is_empty() {
+                        let _ = writeln!(text, "{what}: {}", shortened(names));
+                    }
+                };
+                list("not what the traces say", &differing);
+                list("recorded, but not of this race", &strangers);
+                list("not what the recorded paths lead to", &paths.wrong);
+                if missing > 0 {
+                    let _ = writeln!(text, "{missing} runs missing");
+                }
+            }
         }
-        _ => format!("{missing} runs missing; not what the traces say: {}\n", differing.join(", ")),
+        let _ = writeln!(text, "{} recorded paths lead to the recorded values", paths.right);
+        if paths.without > 0 {
+            let _ = writeln!(text, "{} runs record no path: their backends do not search along one", paths.without);
+        }
+        if !paths.left_out.is_empty() {
+            let _ = writeln!(text, "paths not followed (is --suite-folder right?): {}", shortened(&paths.left_out));
+        }
+        text
     })?;
-    Ok(if differing.is_empty() && missing == 0 { ANSWERED } else { DOES_NOT_FIT })
+    Ok(if right { ANSWERED } else { DOES_NOT_FIT })
+}
+
+/// The first few of a list.
+fn shortened(names: &[String]) -> String {
+    const SHOWN: usize = 10;
+    let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("; ");
+    if names.len() > SHOWN { format!("{shown}; and {} more", names.len() - SHOWN) } else { shown }
 }
 
 fn improve(folder: &Path, path: &Path, output: &Output) -> Ended {

@@ -1,16 +1,20 @@
 //! The tables of a race, all from its traces.
 
+use super::enough::{CANNOT_TELL, can_tell, too_few};
+use super::fates::{failures, refusals};
 use super::measure::{area, distance_at, hit, hit_s, pairs, running_time};
 use super::record::Run;
 use super::reference_value::{Provenance, Reference};
 use super::results::Results;
-use super::stats::{bootstrap, critical_difference, friedman, holm, mann_whitney, median, quantile, wilcoxon};
+use super::stats::{
+    bootstrap, critical_difference, friedman, holm, mann_whitney, median, quantile, smallest_p, wilcoxon,
+};
 use super::tables::{Table, percent, short};
 use super::tuning;
 use std::collections::BTreeMap;
 
 /// Level of significance.
-const LEVEL: f64 = 0.05;
+pub(super) const LEVEL: f64 = 0.05;
 /// Level at which a backend is said to beat the floor.
 const FLOOR_LEVEL: f64 = 0.01;
 /// Instances on which it must.
@@ -89,30 +93,16 @@ pub fn tables(results: &Results) -> Vec<Table> {
     tables.extend(budgets.into_iter().map(|budget| distances(&view, budget)));
     tables.extend([ranks(&view), duels(&view), floor(&view), profile(&view), clocks(&view), costs(&view)]);
     tables.extend(results.manifest.tuned.as_ref().map(tuning::table));
+    tables.extend(failures(&view));
     tables.extend(refusals(&view));
     tables
-}
-
-/// What backends would not do, in their words.
-fn refusals(view: &View<'_>) -> Option<Table> {
-    let note = "Instances that a backend declined, wholly or in part, and why; in how many of its runs.";
-    let mut rows: BTreeMap<[&str; 3], usize> = BTreeMap::new();
-    for run in &view.results.runs {
-        if let Some(why) = &run.refused {
-            *rows.entry([&run.backend, &run.instance, why]).or_default() += 1;
-        }
-    }
-    let mut table = Table::new("refusals", "Refusals", note, 3, strings(["backend", "instance", "why", "runs"]));
-    table.rows =
-        rows.into_iter().map(|(texts, n)| [&texts.map(str::to_owned)[..], &[n.to_string()]].concat()).collect();
-    (!table.rows.is_empty()).then_some(table)
 }
 
 fn with(first: &[&str], backends: impl Iterator<Item = impl AsRef<str>>) -> Vec<String> {
     first.iter().map(|s| (*s).to_owned()).chain(backends.map(|b| b.as_ref().to_owned())).collect()
 }
 
-fn strings<const N: usize>(columns: [&str; N]) -> Vec<String> {
+pub(super) fn strings<const N: usize>(columns: [&str; N]) -> Vec<String> {
     columns.map(str::to_owned).to_vec()
 }
 
@@ -146,8 +136,8 @@ fn instances(view: &View<'_>) -> Table {
 }
 
 fn areas(view: &View<'_>) -> Table {
-    let note = "Share of all pairs of (run, target) reached, averaged over the logarithm of evaluations: 1 is everything at once. \
-                51 targets from 1000 % to 0.01 % above the reference. Optima, bounds and best known values apart. In brackets \
+    let note = "Share of all pairs of (run, target) reached, averaged over the logarithm of evaluations: more is better, 1 is \
+                everything at once. 51 targets from 1000 % to 0.01 % above the reference. Optima, bounds and best known values apart. In brackets \
                 the interval of 95 % (bootstrap over instances).";
     let kinds = view.provenances();
     let columns = with(&["backend"], kinds.iter().map(|k| format!("against {}", k.words())));
@@ -252,8 +242,9 @@ fn duels(view: &View<'_>) -> Table {
     let zone = view.results.manifest.suite.equivalence;
     let note = format!(
         "Row against column, instance by instance: Mann-Whitney on final objectives, Holm over the instances, p below {LEVEL} and \
-         medians more than {} apart. A cell is wins:losses and the mean A12 (probability that the row is better).",
-        percent(zone)
+         medians more than {} apart. A cell is wins:losses and the mean A12 (probability that the row is better).{}",
+        percent(zone),
+        too_few(view).unwrap_or_default()
     );
     let backends: Vec<&str> = view.backends().collect();
     let mut table =
@@ -278,7 +269,11 @@ fn duels(view: &View<'_>) -> Table {
                 }
             }
             let a12 = tests.iter().map(|test| test.a12).sum::<f64>() / tests.len().max(1) as f64;
-            row.push(format!("{wins}:{losses} {a12:.2}"));
+            let sizes = samples.iter().map(|(x, y)| (x.len(), y.len()));
+            row.push(match can_tell(sizes) {
+                true => format!("{wins}:{losses} {a12:.2}"),
+                false => format!("{CANNOT_TELL} {a12:.2}"),
+            });
         }
         table.rows.push(row);
     }
@@ -309,9 +304,18 @@ pub fn verdict(a: &[f64], b: &[f64], p: f64, zone: f64) -> Verdict {
 }
 
 fn floor(view: &View<'_>) -> Table {
+    let seeds = view.results.manifest.suite.seeds.count as usize;
+    let can = smallest_p(seeds, seeds) < FLOOR_LEVEL;
+    let cannot = match can {
+        true => String::new(),
+        false => {
+            let smallest = short(smallest_p(seeds, seeds));
+            format!(" `{CANNOT_TELL}`: with {seeds} seeds the smallest p there can be is {smallest}.")
+        }
+    };
     let note = format!(
         "Instances on which final objectives are better than those of `random` with p < {FLOOR_LEVEL} (Mann-Whitney, not \
-         corrected), and worse. {FLOOR_INSTANCES} are expected of every backend."
+         corrected), and worse. {FLOOR_INSTANCES} are expected of every backend.{cannot}"
     );
     let columns = strings(["backend", "enough", "better", "worse", "instances"]);
     let mut table = Table::new("floor", "Against random search", &note, 2, columns);
@@ -324,7 +328,11 @@ fn floor(view: &View<'_>) -> Table {
             better += usize::from(test.p < FLOOR_LEVEL && test.a12 > 0.5);
             worse += usize::from(test.p < FLOOR_LEVEL && test.a12 < 0.5);
         }
-        let enough = if better >= FLOOR_INSTANCES { "yes" } else { "no" };
+        let enough = match better >= FLOOR_INSTANCES {
+            true => "yes",
+            false if !can => CANNOT_TELL,
+            false => "no",
+        };
         let all = view.results.manifest.instances.len();
         let cells = [backend, enough].map(str::to_owned).into_iter();
         table.rows.push(cells.chain([better, worse, all].map(|n| n.to_string())).collect());

@@ -34,6 +34,7 @@ pub fn load(path: &Path) -> Result<BestKnown, ExperimentError> {
 /// Writes it.
 pub fn save(table: &BestKnown, path: &Path) -> Result<(), ExperimentError> {
     let text = serde_json::to_string_pretty(table).map_err(|e| ExperimentError::Internal(e.to_string()))?;
+    super::in_a_folder(path)?;
     super::write(path, &format!("{text}\n"))
 }
 

@@ -10,8 +10,8 @@ table{border-collapse:collapse;font-size:13px;margin:.5em 0 1.5em;display:block;
 th,td{padding:2px 8px;border-bottom:1px solid #ddd;text-align:left;white-space:nowrap}td.n{text-align:right;\
 font-variant-numeric:tabular-nums}svg{max-width:100%;height:auto}.note{color:#555}code{background:#f4f4f4}";
 
-/// What a full campaign has: backends, instances, seeds.
-const FULL: (usize, usize, u64) = (12, 20, 30);
+/// What a full campaign has: backends, instances, seeds (`experiments/campaign`, 2026-11).
+const FULL: (usize, usize, u64) = (23, 21, 30);
 
 pub(super) fn report(results: &Results, tables: &[Table], plots: &[Plot]) -> String {
     let manifest = &results.manifest;

@@ -1,6 +1,7 @@
 //! An instance of a race: where it comes from, and the problem it is.
 
 use super::disguise::{Disguise, Disguised};
+use super::limits::{self, within};
 use super::reference_value::Reference;
 use super::tabular;
 use crate::cost::CostOptions;
@@ -160,29 +161,29 @@ pub enum Instance {
 impl InstanceSpec {
     /// Refuses sizes that make no sense.
     pub fn validate(&self) -> Result<(), InputError> {
-        let wrong = |field: &str, found: &dyn std::fmt::Display, expected: &str| {
-            Err(InputError::new(Kind::InvalidValue).at(field).found(found).expected(expected))
-        };
         match &self.source {
             Source::Chain { items, options, segments, rounds, tightness, .. } => {
-                if *items == 0 || *options == 0 || *rounds == 0 {
-                    return wrong("source", &"0", "at least one item, option and round");
-                }
-                if !(1..=*items).contains(segments) {
-                    return wrong("source.segments", segments, "1 to `items`");
-                }
-                if !(0.0..=1.0).contains(tightness) {
-                    return wrong("source.tightness", tightness, "0 to 1");
-                }
+                within("source.items", *items, 1..=limits::ITEMS)?;
+                within("source.options", *options, 1..=limits::OPTIONS)?;
+                within("source.rounds", *rounds, 1..=limits::ROUNDS)?;
+                within("source.segments", *segments, 1..=limits::SEGMENTS.min(*items))?;
+                within("source.tightness", *tightness, 0.0..=1.0)?;
             }
-            Source::Knapsack { items, dimensions, .. } if *items == 0 || *dimensions == 0 => {
-                return wrong("source", &"0", "at least one item and dimension");
+            Source::Knapsack { items, dimensions, .. } => {
+                within("source.items", *items, 1..=limits::KNAPSACK_ITEMS)?;
+                within("source.dimensions", *dimensions, 1..=limits::DIMENSIONS)?;
             }
-            Source::Salesman { cities, .. } | Source::Circle { cities, .. } if *cities < 3 => {
-                return wrong("source.cities", cities, "at least 3");
+            Source::Salesman { cities, .. } | Source::Circle { cities, .. } => {
+                within("source.cities", *cities, 3..=limits::CITIES)?;
             }
-            Source::JobShop { jobs, machines, .. } if *jobs == 0 || *machines == 0 => {
-                return wrong("source", &"0", "at least one job and machine");
+            Source::JobShop { jobs, machines, .. } => {
+                within("source.jobs", *jobs, 1..=limits::JOBS)?;
+                within("source.machines", *machines, 1..=limits::JOBS.min(limits::OPERATIONS / jobs))?;
+            }
+            Source::Runs { decisions, .. } if !(1..=limits::DECISIONS).contains(&decisions.len()) => {
+                let error = InputError::new(Kind::InvalidValue).at("source.decisions");
+                let error = error.found(format!("{} of them", decisions.len()));
+                return Err(error.expected(format!("1 to {} columns", limits::DECISIONS)));
             }
             Source::NamedJobShop(name) if JobShop::named(name).is_none() => {
                 return Err(InputError::unknown_name(name, "a job shop", NAMED_JOB_SHOPS.map(|(name, _)| name)));

@@ -3,7 +3,7 @@
 //! A line counts once its line feed is written: what a kill leaves behind of a line is cut off before more is appended.
 
 use super::record::Run;
-use super::{ExperimentError, file};
+use super::{ExperimentError, file, unwritable};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -18,8 +18,13 @@ pub struct Journal {
 impl Journal {
     /// Opens it, and reads what is in it.
     pub fn open(path: &Path) -> Result<(Self, Vec<Run>), ExperimentError> {
-        let mut to =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(file(path))?;
+        let mut to = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(unwritable(path))?;
         let mut bytes = Vec::new();
         to.read_to_end(&mut bytes).map_err(file(path))?;
         let whole = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
@@ -33,7 +38,7 @@ impl Journal {
     pub fn append(&mut self, run: &Run) -> Result<(), ExperimentError> {
         let mut line = serde_json::to_vec(run).map_err(|e| ExperimentError::Internal(e.to_string()))?;
         line.push(b'\n');
-        self.to.write_all(&line).map_err(file(&self.path))
+        self.to.write_all(&line).map_err(unwritable(&self.path))
     }
 }
 
@@ -70,6 +75,7 @@ mod tests {
             batches: 1,
             lookups: 0,
             refused: None,
+            failure: None,
             path: None,
             wall_s: 0.5,
             cpu_s: 0.5,

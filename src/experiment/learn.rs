@@ -24,6 +24,7 @@ pub fn load(path: &Path) -> Result<CaseBase, ExperimentError> {
 /// Writes it.
 pub fn save(base: &CaseBase, path: &Path) -> Result<(), ExperimentError> {
     let text = base.text().map_err(|e| ExperimentError::Internal(e.to_string()))?;
+    super::in_a_folder(path)?;
     super::write(path, &text)
 }
 

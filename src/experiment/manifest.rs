@@ -1,13 +1,14 @@
 //! What a race was: suite, instances with digests and references, backends with parameters, program, machine.
 
-use super::instance::{Identity, Instance};
+use super::instance::{Identity, Instance, InstanceSpec};
 use super::machine::{self, Machine};
 use super::reference_value::{self, BestKnown, Reference};
 use super::suite::{Seeds, Suite};
 use super::tuning::Tuned;
-use super::{ExperimentError, best_known};
+use super::{ExperimentError, best_known, resume};
 use crate::error::{InputError, Kind};
 use crate::read;
+use crate::search::budget::Interrupt;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -80,31 +81,38 @@ pub type Made = Vec<(InstanceRecord, Instance)>;
 
 impl Manifest {
     /// Makes the instances of a suite and finds their references. References of `before`, where the instance is the same,
-    /// are taken over: they were proven once.
-    pub fn of(suite: &Suite, before: Option<&Manifest>) -> Result<(Self, Made), ExperimentError> {
+    /// are taken over: they were proven once. Where one of them is another now, or not there, it is refused.
+    pub fn of(
+        suite: &Suite,
+        before: Option<&Manifest>,
+        interrupt: &Interrupt,
+    ) -> Result<(Self, Made), ExperimentError> {
         let table = known(suite)?;
         let (mut made, mut skipped) = (Made::new(), Vec::new());
         for spec in &suite.instances {
+            if interrupt.is_raised() {
+                return Err(ExperimentError::Interrupted);
+            }
+            let old = before.and_then(|before| before.recorded(&spec.id));
             let Some(instance) = spec.make(&suite.folder)? else {
+                if old.is_some() {
+                    return Err(lost(&spec.id, "its data is not there").into());
+                }
                 skipped.push(spec.id.clone());
                 continue;
             };
             let identity = instance.with(Identity::of)?;
-            let digest = match spec.disguise {
-                // The path that the prior likes may be the same in disguise.
-                Some(disguise) => xxh3_128(format!("{:032x} {disguise:?}", identity.digest).as_bytes()),
-                None => identity.digest,
-            };
-            let digest = format!("{digest:032x}");
-            let records = |b: &'_ Manifest| {
-                let trained = b.tuned.iter().flat_map(|tuned| tuned.instances.clone());
-                b.instances.clone().into_iter().chain(trained).find(|i| i.digest == digest && i.id == spec.id)
-            };
-            let old = before.and_then(records);
+            let digest = digest(spec, &identity);
+            if old.is_some_and(|old| old.digest != digest) {
+                return Err(lost(&spec.id, "another problem than the one recorded").into());
+            }
             let reference = match old {
-                Some(old) if spec.reference.is_none() => old.reference,
-                _ => reference_value::find(spec, &instance, &digest, &table)?,
+                Some(old) if spec.reference.is_none() => old.reference.clone(),
+                _ => reference_value::find(spec, &instance, &digest, &table, interrupt)?,
             };
+            if interrupt.is_raised() {
+                return Err(ExperimentError::Interrupted);
+            }
             let record = InstanceRecord {
                 id: spec.id.clone(),
                 family: spec.family().to_owned(),
@@ -157,10 +165,31 @@ impl Manifest {
         cells(&self.instances, &self.backends, self.suite.seeds, self.suite.evaluations)
     }
 
+    /// The instance called `id`, be it one that was tuned on.
+    fn recorded(&self, id: &str) -> Option<&InstanceRecord> {
+        let trained = self.tuned.iter().flat_map(|tuned| &tuned.instances);
+        self.instances.iter().chain(trained).find(|instance| instance.id == id)
+    }
+
     /// The instance called `id`.
     pub fn instance(&self, id: &str) -> Option<&InstanceRecord> {
         self.instances.iter().find(|instance| instance.id == id)
     }
+}
+
+/// Equal for instances that are the same.
+pub(super) fn digest(spec: &InstanceSpec, identity: &Identity) -> String {
+    let digest = match spec.disguise {
+        // The path that the prior likes may be the same in disguise.
+        Some(disguise) => xxh3_128(format!("{:032x} {disguise:?}", identity.digest).as_bytes()),
+        None => identity.digest,
+    };
+    format!("{digest:032x}")
+}
+
+fn lost(id: &str, found: &str) -> InputError {
+    let error = InputError::new(Kind::Inconsistent).at(format!("instance `{id}`")).found(found);
+    error.expected("the recorded problem").help(resume::ADVICE)
 }
 
 /// Every seed on every instance by every backend.

@@ -73,7 +73,8 @@ pub fn area(reached: &[u64], all: usize, budget: u64) -> f64 {
     }
     let width = (budget.max(2) as f64).ln();
     let left = |at: &u64| (1.0 - (*at.max(&1) as f64).ln() / width).max(0.0);
-    reached.iter().map(left).sum::<f64>() / all as f64
+    // An empty sum is a negative zero.
+    (reached.iter().map(left).sum::<f64>() + 0.0) / all as f64
 }
 
 #[cfg(test)]
@@ -107,6 +108,7 @@ mod tests {
             batches: 0,
             lookups: 0,
             refused: None,
+            failure: None,
             path: None,
             wall_s: 0.0,
             cpu_s: 0.0,

@@ -9,18 +9,24 @@ pub mod best_known;
 pub mod coco;
 pub mod compare;
 pub mod disguise;
+mod enough;
+pub mod fates;
 mod html;
 pub mod instance;
 pub mod ioh;
 pub mod journal;
 pub mod learn;
+pub mod limits;
+mod lock;
 pub mod machine;
 pub mod manifest;
 pub mod measure;
 mod plots;
 pub mod record;
 pub mod reference_value;
+pub mod reprice;
 pub mod results;
+mod resume;
 pub mod runner;
 pub mod stats;
 pub mod suite;
@@ -29,7 +35,7 @@ pub mod tables;
 pub mod tabular;
 pub mod tuning;
 
-use crate::error::InputError;
+use crate::error::{InputError, Kind};
 use std::path::{Path, PathBuf};
 
 /// Why a race could not be run or read.
@@ -59,14 +65,31 @@ fn file(path: &Path) -> impl FnOnce(std::io::Error) -> ExperimentError + use<> {
     move |why| ExperimentError::File { path, why }
 }
 
+/// What could not be written, and why.
+fn unwritable(path: &Path) -> impl FnOnce(std::io::Error) -> ExperimentError + use<> {
+    let error = InputError::new(Kind::Unwritable).in_file(path.display());
+    move |why| error.help(why).into()
+}
+
+/// Refuses a file whose folder is not there: a folder that nobody made is a slip of the pen.
+fn in_a_folder(path: &Path) -> Result<(), ExperimentError> {
+    match path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+        None => Ok(()),
+        Some(folder) => {
+            let error = InputError::new(Kind::Unwritable).in_file(path.display()).found(folder.display());
+            Err(error.expected("a folder that exists").into())
+        }
+    }
+}
+
 /// Writes a file whole or not at all.
 fn write(path: &Path, text: &str) -> Result<(), ExperimentError> {
     if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(file(folder))?;
+        std::fs::create_dir_all(folder).map_err(unwritable(folder))?;
     }
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     let new = PathBuf::from(name);
-    std::fs::write(&new, text).map_err(file(&new))?;
-    std::fs::rename(&new, path).map_err(file(path))
+    std::fs::write(&new, text).map_err(unwritable(&new))?;
+    std::fs::rename(&new, path).map_err(unwritable(path))
 }

@@ -53,6 +53,9 @@ pub struct Run {
     /// What the backend would not or could not do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// What the first evaluation that gave no number said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
     /// The options that lead to the best solution, where it was found as a path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Vec<u32>>,
@@ -84,6 +87,7 @@ impl Run {
             batches: outcome.counters.batches,
             lookups: outcome.counters.lookups,
             refused: outcome.refused.clone(),
+            failure: outcome.failure.clone(),
             path: outcome.best.as_ref().and_then(|best| best.path.as_ref()).map(|path| path.to_vec()),
             wall_s: nanoseconds(outcome.wall_s),
             cpu_s: nanoseconds(outcome.cpu_s),
@@ -97,6 +101,12 @@ impl Run {
                 })
                 .collect(),
         }
+    }
+
+    /// Why it failed as a whole, if it did.
+    pub fn failed_because(&self) -> Option<&str> {
+        let why = self.refused.as_deref().or(self.failure.as_deref());
+        (self.stop == Stop::Failed).then(|| why.unwrap_or("it gave no reason"))
     }
 
     /// The best objective after `evaluations` evaluations.

@@ -2,7 +2,7 @@
 
 use super::instance::{Instance, InstanceSpec, Source};
 use crate::error::{InputError, Kind};
-use crate::search::budget::Budget;
+use crate::search::budget::{Budget, Interrupt};
 use crate::search::erased::Erased;
 use crate::search::exact::backend::Exact;
 use crate::search::problem::{Bound, Problem};
@@ -78,8 +78,9 @@ const MOST_TABLE: usize = 100_000;
 pub type BestKnown = BTreeMap<String, Reference>;
 
 /// Best objective and bound of an exact search.
-fn prove(problem: &Erased<'_>) -> (Option<f64>, Option<f64>) {
-    match solve(problem, &Exact::default(), Request::new(0, Budget::evaluations(PROOF))) {
+fn prove(problem: &Erased<'_>, interrupt: &Interrupt) -> (Option<f64>, Option<f64>) {
+    let request = Request { interrupt: interrupt.clone(), ..Request::new(0, Budget::evaluations(PROOF)) };
+    match solve(problem, &Exact::default(), request) {
         Ok(outcome) => (outcome.best.as_ref().and_then(|best| best.score.objective()), outcome.bound),
         Err(_) => (None, None),
     }
@@ -93,12 +94,13 @@ fn root_bound(problem: &Erased<'_>) -> Option<f64> {
 }
 
 /// The reference of an instance: as written, as published, proven now, as best known, or at least a bound. `None` where
-/// nothing is known at all.
+/// nothing is known at all. An answer under a raised `interrupt` is not to be relied on: proofs end early.
 pub fn find(
     spec: &InstanceSpec,
     instance: &Instance,
     digest: &str,
     best_known: &BestKnown,
+    interrupt: &Interrupt,
 ) -> Result<Option<Reference>, InputError> {
     let instance = match instance {
         Instance::Disguised(_, inner) => inner,
@@ -128,7 +130,7 @@ pub fn find(
     if let (Instance::Chain(chain), Source::Chain { items, options, segments, .. }) = (instance, &spec.source)
         && *segments <= MOST_SEGMENTS
         && items * items * options * options <= MOST_TABLE
-        && let Some(value) = chain.optimum()
+        && let Some(value) = chain.optimum_unless(&|| interrupt.is_raised())
     {
         let source = "dynamic programming over memory, every cut".to_owned();
         return Ok(Some(Reference { value, provenance: Provenance::Optimal, source }));
@@ -136,7 +138,7 @@ pub fn find(
     let (best, bound) = match &spec.source {
         // Schedules are not proven by enumeration.
         Source::Schedule { .. } | Source::Joint(_) => (None, instance.with(root_bound)?),
-        _ => instance.with(prove)?,
+        _ => instance.with(|problem| prove(problem, interrupt))?,
     };
     if let (Some(best), Some(bound)) = (best, bound)
         && best <= bound + ROUNDING * bound.abs()

@@ -6,11 +6,13 @@
 use super::journal::lines;
 use super::manifest::Manifest;
 use super::record::{Point, Run};
-use super::{ExperimentError, analysis, coco, file, html, ioh, plots};
+use super::tuning::TUNING;
+use super::{ExperimentError, analysis, coco, file, html, ioh, plots, unwritable};
 use crate::error::{InputError, Kind};
 use crate::search::score::Score;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Runs that are finished while others are not.
@@ -33,20 +35,27 @@ pub struct Results {
 impl Results {
     /// Reads a folder.
     pub fn load(folder: &Path) -> Result<Self, ExperimentError> {
-        let manifest = Manifest::load(folder)?;
-        let (runs, trace) = (folder.join(RUNS), folder.join(TRACE));
-        let mut runs = lines(&runs, &std::fs::read(&runs).map_err(file(&runs))?)?;
-        let mut points = read_trace(&trace, &std::fs::read_to_string(&trace).map_err(file(&trace))?)?;
-        for run in &mut runs {
-            run.trace = points.remove(&(run.instance.clone(), run.backend.clone(), run.seed)).unwrap_or_default();
-            let said = run.trace.last().and_then(|point| point.score.objective());
-            if said != run.best {
-                let error = InputError::new(Kind::Inconsistent).in_file(trace.display());
-                let run = format!("{} {} seed {}: {said:?}", run.instance, run.backend, run.seed);
-                return Err(error.found(run).expected("the best value that runs.jsonl has").into());
+        for name in ["manifest.json", RUNS, TRACE] {
+            if !folder.join(name).is_file() {
+                return Err(incomplete(folder, name).into());
             }
         }
-        Ok(Self { manifest, runs })
+        Ok(Self { manifest: Manifest::load(folder)?, runs: finished(folder)? })
+    }
+
+    /// Takes away everything that follows from the runs, and last the traces: a folder without them is not finished.
+    pub(super) fn withdraw(&self, folder: &Path) -> Result<(), ExperimentError> {
+        let derived = self.derived().into_keys();
+        for path in derived.chain([PathBuf::from(TRACE)]) {
+            let path = folder.join(path);
+            match std::fs::remove_file(&path) {
+                Err(why) if why.kind() != ErrorKind::NotFound => return Err(unwritable(&path)(why)),
+                _ => {}
+            }
+            // A folder that is empty now; any other stays.
+            let _ = path.parent().map(std::fs::remove_dir);
+        }
+        Ok(())
     }
 
     /// Writes everything.
@@ -104,6 +113,24 @@ impl Results {
         files
     }
 
+    /// Runs of the plan that are not recorded, and recorded ones that it has no place for, in words.
+    pub fn strangers(&self) -> (usize, Vec<String>) {
+        let manifest = &self.manifest;
+        let cells = manifest.plan();
+        let mut planned: BTreeSet<(&str, &str, u64, &str)> = BTreeSet::new();
+        for cell in &cells {
+            let (instance, backend) = (&manifest.instances[cell.instance], &manifest.backends[cell.backend]);
+            planned.insert((&instance.id, &backend.name, cell.seed, &cell.name));
+        }
+        let mut strangers = Vec::new();
+        for run in &self.runs {
+            if !planned.remove(&(run.instance.as_str(), run.backend.as_str(), run.seed, run.cell.as_str())) {
+                strangers.push(format!("{} {} seed {}", run.instance, run.backend, run.seed));
+            }
+        }
+        (planned.len(), strangers)
+    }
+
     /// Compares a folder with what the traces say.
     pub fn verify(&self, folder: &Path) -> Result<Verified, ExperimentError> {
         let mut derived = self.derived();
@@ -151,6 +178,39 @@ fn below(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), ExperimentError>
         }
     }
     Ok(())
+}
+
+/// The runs of a folder whose race is over.
+pub(super) fn finished(folder: &Path) -> Result<Vec<Run>, ExperimentError> {
+    let (runs, trace) = (folder.join(RUNS), folder.join(TRACE));
+    let mut runs = lines(&runs, &std::fs::read(&runs).map_err(file(&runs))?)?;
+    let mut points = read_trace(&trace, &std::fs::read_to_string(&trace).map_err(file(&trace))?)?;
+    for run in &mut runs {
+        run.trace = points.remove(&(run.instance.clone(), run.backend.clone(), run.seed)).unwrap_or_default();
+        let said = run.trace.last().and_then(|point| point.score.objective());
+        if said != run.best {
+            let words = |best: Option<f64>| best.map_or("nothing feasible".to_owned(), |best| format!("{best:?}"));
+            let error = InputError::new(Kind::Inconsistent).in_file(trace.display());
+            let error = error.at(format!("{} {} seed {}", run.instance, run.backend, run.seed)).found(words(said));
+            return Err(error.expected(format!("{}, the best value that {RUNS} has", words(run.best))).into());
+        }
+    }
+    Ok(runs)
+}
+
+/// What a folder lacks that ought to hold recorded results.
+fn incomplete(folder: &Path, name: &str) -> InputError {
+    let error = InputError::new(Kind::Unreadable).in_file(folder.join(name).display());
+    let error = error.expected(format!("a folder of recorded results, which holds manifest.json, {RUNS} and {TRACE}"));
+    let there = |name: &str| folder.join(name).exists();
+    error.help(match () {
+        _ if !folder.exists() => "there is no such folder",
+        _ if there(JOURNAL) || there(TUNING) => {
+            "its race is not over: go on with `espalier bench SUITE -o FOLDER --resume`"
+        }
+        _ if there("manifest.json") => "it was kept without its runs; `espalier bench` with the suite makes them again",
+        _ => "`espalier bench SUITE -o FOLDER` makes one",
+    })
 }
 
 type Traces = BTreeMap<(String, String, u64), Vec<Point>>;

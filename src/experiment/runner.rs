@@ -2,17 +2,19 @@
 
 use super::instance::Instance;
 use super::journal::Journal;
+use super::lock::Lock;
 use super::manifest::{Cell, InstanceRecord, Manifest, backends};
 use super::record::Run;
-use super::results::{JOURNAL, Results, TRACE};
+use super::results::{JOURNAL, RUNS, Results, TRACE, finished};
 use super::suite::Suite;
-use super::{ExperimentError, file, tuning};
+use super::tuning::TUNING;
+use super::{ExperimentError, resume, tuning, unwritable};
 use crate::error::{InputError, Kind};
 use crate::search::budget::{Budget, Interrupt, Stop};
 use crate::search::erased::Erased;
 use crate::search::registry::build;
 use crate::search::run::{Request, solve};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc;
@@ -29,28 +31,42 @@ pub struct RunOptions {
 }
 
 /// Runs `suite` into `folder`. `progress` is told runs recorded and runs in all.
+///
+/// # Errors
+/// A folder that holds results, unless it is to go on; one that another race writes into; a suite that would leave recorded runs
+/// without a place (see [`resume`]): nothing is touched then.
 pub fn run(
     suite: &Suite,
     folder: &Path,
     options: &RunOptions,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Results, ExperimentError> {
-    let before = folder.join("manifest.json").exists();
-    if before && !options.resume {
-        let error = InputError::new(Kind::Inconsistent).at("--output").found(folder.display());
+    let recorded = |name: &&&str| folder.join(name).exists();
+    if let Some(name) = RECORDED.iter().find(recorded)
+        && !options.resume
+    {
+        let found = folder.join(name);
+        let error = InputError::new(Kind::Inconsistent).at("--output").found(found.display());
         return Err(error.expected("a folder without results").help("or go on with --resume").into());
     }
-    std::fs::create_dir_all(folder).map_err(file(folder))?;
+    std::fs::create_dir_all(folder).map_err(unwritable(folder))?;
+    let _held = Lock::take(folder)?;
+    let before = folder.join("manifest.json").exists();
     let old = if before { Some(Manifest::load(folder)?) } else { None };
-    let (mut manifest, mut made) = Manifest::of(suite, old.as_ref())?;
-    if let Some(old) = old {
-        manifest.clocks = old.clocks;
+    if let Some(old) = &old {
+        resume::check(old, suite)?;
+    }
+    let (mut manifest, mut made) = Manifest::of(suite, old.as_ref(), &options.interrupt)?;
+    if let Some(old) = &old {
+        manifest.clocks = old.clocks.clone();
     }
     let tuned;
     let suite = match &suite.tuning {
         None => suite,
         Some(tuning) => {
-            manifest.save(folder)?;
+            if !before {
+                manifest.save(folder)?;
+            }
             let (suite, record) = tuning::tune(suite, tuning, &mut made, folder, options, progress)?;
             manifest.instances = made.iter().map(|(record, _)| record.clone()).collect();
             manifest.backends = backends(&suite)?;
@@ -61,14 +77,28 @@ pub fn run(
         }
     };
     let mut known = BTreeMap::new();
-    if folder.join(TRACE).exists() {
-        known.extend(Results::load(folder)?.runs.into_iter().map(|run| (run.cell.clone(), run)));
+    let over = folder.join(TRACE).exists();
+    if over {
+        known.extend(finished(folder)?.into_iter().map(|run| (run.cell.clone(), run)));
     }
-    let (mut journal, finished) = Journal::open(&folder.join(JOURNAL))?;
-    known.extend(finished.into_iter().map(|run| (run.cell.clone(), run)));
-    manifest.save(folder)?;
+    let (mut journal, unfinished) = Journal::open(&folder.join(JOURNAL))?;
+    let in_journal: BTreeSet<String> = unfinished.iter().map(|run| run.cell.clone()).collect();
+    known.extend(unfinished.into_iter().map(|run| (run.cell.clone(), run)));
     let cells = manifest.plan();
+    resume::nothing_lost(&known, &cells)?;
     let missing: Vec<&Cell> = cells.iter().filter(|cell| !known.contains_key(&cell.name)).collect();
+    if let Some(old) = old.filter(|old| *old != manifest || !missing.is_empty()) {
+        // The journal has everything before anything else goes; a kill in between costs nothing.
+        for run in known.values().filter(|run| !in_journal.contains(&run.cell)) {
+            journal.append(run)?;
+        }
+        let runs = runs_of(&old, &old.plan(), &known);
+        // Tables are written once all runs are there, and not before.
+        if runs.len() as u64 == old.runs {
+            Results { manifest: old, runs }.withdraw(folder)?;
+        }
+    }
+    manifest.save(folder)?;
     let mut recorded = cells.len() - missing.len();
     progress(recorded, cells.len());
     work(suite, &made, &missing, options, &mut |run| {
@@ -78,19 +108,28 @@ pub fn run(
         progress(recorded, cells.len());
         Ok(())
     })?;
-    let runs = cells.iter().filter_map(|cell| {
+    let runs = runs_of(&manifest, &cells, &known);
+    let results = Results { runs, manifest };
+    results.save(folder)?;
+    drop(journal);
+    std::fs::remove_file(folder.join(JOURNAL)).map_err(unwritable(folder))?;
+    Ok(results)
+}
+
+/// What a race has on record: one of these files in a folder, and nothing is begun there anew.
+const RECORDED: [&str; 5] = ["manifest.json", RUNS, TRACE, JOURNAL, TUNING];
+
+/// The runs of a plan that are known, in its order.
+fn runs_of(manifest: &Manifest, cells: &[Cell], known: &BTreeMap<String, Run>) -> Vec<Run> {
+    let run = |cell: &Cell| {
         // Backends that search alike share their runs.
         let mut run = known.get(&cell.name)?.clone();
         // A cell may have been recorded under another name of the same instance or backend.
         run.instance.clone_from(&manifest.instances[cell.instance].id);
         run.backend.clone_from(&manifest.backends[cell.backend].name);
         Some(run)
-    });
-    let results = Results { runs: runs.collect(), manifest };
-    results.save(folder)?;
-    drop(journal);
-    std::fs::remove_file(folder.join(JOURNAL)).map_err(file(folder))?;
-    Ok(results)
+    };
+    cells.iter().filter_map(run).collect()
 }
 
 pub(super) fn work(

@@ -1,11 +1,12 @@
 //! A suite: which instances, which backends, which seeds, how long. A RON or JSON file.
 
 use super::instance::InstanceSpec;
+use super::limits::{self, within};
 use super::tuning::Tuning;
 use crate::error::{InputError, Kind};
 use crate::read;
 use crate::search::erased::Erased;
-use crate::search::registry::{Choice, build};
+use crate::search::registry::{Choice, RegistryError, build};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -84,7 +85,16 @@ impl Contestant {
     /// Backend and parameters, defaults spelled out.
     pub fn identity(&self) -> Result<String, InputError> {
         let built = build::<Erased<'_>>(&self.choice());
-        let refused = |e| InputError::new(Kind::InvalidValue).at("backend").found(&self.backend).help(e);
+        let refused = |error: RegistryError| match error {
+            RegistryError::Parameter { field, message, .. } => {
+                let at = |prefix: &str, field: &str| match field {
+                    "" | "." | "?" => prefix.to_owned(),
+                    field => format!("{prefix}.{field}"),
+                };
+                read::explain(&message).at(at("parameters", &field)).help(format!("of `{}`", self.backend))
+            }
+            unknown => InputError::new(Kind::InvalidValue).at("backend").found(&self.backend).help(unknown),
+        };
         Ok(built.map_err(refused)?.identity())
     }
 }
@@ -101,6 +111,18 @@ pub struct Seeds {
 }
 
 impl Seeds {
+    /// Refuses none, too many, and seeds that are no numbers of 64 bits; `field` is the one to name.
+    pub(super) fn validate(self, field: &str) -> Result<(), InputError> {
+        within(&format!("{field}.count"), self.count, 1..=limits::SEEDS)?;
+        within(&format!("{field}.first"), self.first, 0..=u64::MAX - (self.count - 1))
+    }
+
+    /// Whether all of `other` are among them.
+    pub(super) fn contain(self, other: Seeds) -> bool {
+        let last = |seeds: Seeds| seeds.first + (seeds.count - 1);
+        self.first <= other.first && last(other) <= last(self)
+    }
+
     /// All of them.
     pub fn all(self) -> impl Iterator<Item = u64> {
         (0..self.count).map(move |i| self.first.wrapping_add(i))
@@ -131,52 +153,71 @@ impl Suite {
         if self.backends.is_empty() {
             return wrong("backends", &"none", "at least one");
         }
-        if self.seeds.count == 0 {
-            return wrong("seeds.count", &0, "at least 1");
+        let counted = |n: usize| format!("{n} of them");
+        for (field, n, most) in [
+            ("instances", self.instances.len(), limits::INSTANCES),
+            ("backends", self.backends.len(), limits::BACKENDS),
+            ("budgets", self.budgets.len(), limits::TABLED),
+            ("targets", self.targets.len(), limits::TABLED),
+        ] {
+            if n > most {
+                return wrong(field, &counted(n), &format!("at most {most}"));
+            }
         }
-        if self.evaluations == 0 {
-            return wrong("evaluations", &0, "at least 1");
+        self.seeds.validate("seeds")?;
+        within("evaluations", self.evaluations, 1..=limits::EVALUATIONS)?;
+        for (i, target) in self.targets.iter().enumerate() {
+            within(&format!("targets[{i}]"), *target, 0.0..=limits::TARGET)?;
+            if self.targets[..i].contains(target) {
+                return wrong(&format!("targets[{i}]"), target, "every target once");
+            }
         }
-        if let Some(target) = self.targets.iter().find(|t| !(t.is_finite() && **t >= 0.0)) {
-            return wrong("targets", target, "relative distances of at least 0");
+        for (i, budget) in self.budgets.iter().enumerate() {
+            within(&format!("budgets[{i}]"), *budget, 1..=self.evaluations)?;
+            if self.budgets[..i].contains(budget) {
+                return wrong(&format!("budgets[{i}]"), budget, "every budget once");
+            }
         }
-        if let Some(budget) = self.budgets.iter().find(|b| **b == 0 || **b > self.evaluations) {
-            return wrong("budgets", budget, "1 to `evaluations`");
-        }
-        if !(self.equivalence.is_finite() && self.equivalence >= 0.0) {
-            return wrong("equivalence", &self.equivalence, "a relative difference of at least 0");
-        }
+        within("equivalence", self.equivalence, 0.0..=1.0)?;
         let mut names = BTreeSet::new();
         for (i, instance) in self.instances.iter().enumerate() {
             if !is_word(&instance.id) {
-                return wrong(&format!("instances[{i}].id"), &instance.id, "letters, digits, `-`, `_` and `.`");
+                return wrong(&format!("instances[{i}].id"), &instance.id, WORD);
             }
             if !names.insert(&instance.id) {
                 return wrong(&format!("instances[{i}].id"), &instance.id, "an id of its own");
             }
             instance.validate().map_err(|e| e.inside(format!("instances[{i}]")))?;
         }
-        if let Some(tuning) = &self.tuning {
-            tuning.validate(&self.instances.iter().map(|instance| instance.id.as_str()).collect::<Vec<_>>())?;
-        }
         let mut labels = BTreeSet::new();
         for (i, contestant) in self.backends.iter().enumerate() {
             let field = format!("backends[{i}].name");
             if !is_word(contestant.label()) {
-                return wrong(&field, &contestant.label(), "letters, digits, `-`, `_` and `.`");
+                return wrong(&field, &contestant.label(), WORD);
             }
             if !labels.insert(contestant.label()) {
                 return wrong(&field, &contestant.label(), "a name of its own");
             }
             contestant.identity().map_err(|e| e.inside(format!("backends[{i}]")))?;
         }
-        Ok(())
+        let (instances, backends) = (self.instances.len() as u64, self.backends.len() as u64);
+        if let Some(tuning) = &self.tuning {
+            tuning.validate(&self.instances.iter().map(|instance| instance.id.as_str()).collect::<Vec<_>>())?;
+            let seeds = tuning.seeds.unwrap_or(self.seeds).count;
+            let factors = [tuning.trials, backends, tuning.train.len() as u64, seeds];
+            let evaluations = tuning.evaluations.unwrap_or(self.evaluations);
+            limits::race("tuning.trials x backends x tuning.train x seeds", &factors, evaluations)?;
+        }
+        limits::race("seeds x instances x backends", &[self.seeds.count, instances, backends], self.evaluations)
     }
 }
 
+/// What [`is_word`] takes.
+const WORD: &str = "up to 100 letters, digits, `-`, `_` and `.`";
+
 /// Whether a name can be a file name, a column of a table and a word of the interchange formats.
 fn is_word(name: &str) -> bool {
-    !name.is_empty()
+    (1..=limits::NAME).contains(&name.len())
         && name != "."
         && name != ".."
         && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))

@@ -19,6 +19,10 @@ pub fn read(path: &Path, only: &BTreeMap<String, String>, decisions: &[String]) 
 }
 
 fn of(rows: &[Row], only: &BTreeMap<String, String>, decisions: &[String]) -> Result<Measured, InputError> {
+    let filled = |column: &String| rows.iter().any(|row| row.text(column).is_some());
+    if let Some(unknown) = only.keys().chain(decisions).find(|column| !filled(column)) {
+        return Err(InputError::new(Kind::UnknownName).at("column").found(unknown).expected("a column of the table"));
+    }
     let agrees = |row: &&Row| only.iter().all(|(column, text)| row.or_blank(column) == text);
     let seconds = |row: &Row| SECONDS.iter().find_map(|column| row.number(column)).filter(|s| *s > 0.0);
     let failed = |row: &Row| row.text(FAILED).is_some_and(|text| text != "False");
@@ -61,6 +65,8 @@ mod tests {
         assert_eq!(runs("a").unwrap().len(), 3);
         assert_eq!(runs("b").unwrap().len(), 1);
         assert!(runs("c").is_err());
+        let unknown = of(&rows, &BTreeMap::new(), &["tp", "pq"].map(str::to_owned)).err().unwrap().to_string();
+        assert!(unknown.contains("found `pq`"), "{unknown}");
         let seen: Vec<&Row> = rows.iter().collect();
         assert_eq!(numbers(&seen, "tp"), [("2", 0), ("4", 1), ("16", 2)].into());
     }

@@ -8,6 +8,7 @@
 
 use super::instance::Instance;
 use super::journal::Journal;
+use super::limits::{self, within};
 use super::manifest::{Cell, InstanceRecord, Made, backends, cells};
 use super::measure::{area, pairs};
 use super::record::Run;
@@ -59,14 +60,12 @@ impl Tuning {
         if ids.iter().all(|id| self.train.iter().any(|own| own == id)) {
             return wrong("train", &"all instances", "some that are left to race on");
         }
-        if self.trials == 0 {
-            return wrong("trials", &0, "at least 1");
+        within("tuning.trials", self.trials, 1..=limits::TRIALS)?;
+        if let Some(seeds) = self.seeds {
+            seeds.validate("tuning.seeds")?;
         }
-        if self.seeds.is_some_and(|seeds| seeds.count == 0) {
-            return wrong("seeds.count", &0, "at least 1");
-        }
-        if self.evaluations == Some(0) {
-            return wrong("evaluations", &0, "at least 1");
+        if let Some(evaluations) = self.evaluations {
+            within("tuning.evaluations", evaluations, 1..=limits::EVALUATIONS)?;
         }
         Ok(())
     }

@@ -43,7 +43,7 @@ pub use refusal::infeasible;
 pub use regret::regret;
 pub use schedule::schedule;
 pub use style::Style;
-pub use table::{Align, Table};
+pub use table::{Align, Table, paragraph};
 pub use versus::{sides, versus};
 
 /// Columns of a report.

@@ -129,7 +129,7 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
 }
 
 /// A paragraph behind a mark, indented below it.
-pub(super) fn paragraph(mark: &str, text: &str) -> String {
+pub fn paragraph(mark: &str, text: &str) -> String {
     let indent = columns_of(mark);
     let mut out = String::new();
     for (i, line) in wrap(text, WIDTH.saturating_sub(indent)).into_iter().enumerate() {

@@ -172,7 +172,9 @@ impl Parzen {
             let good = (self.gamma * (model.seen as f64).sqrt()).ceil().clamp(1.0, MOST_GOOD as f64) as usize;
             model.best.iter().take(good).for_each(|(_, _, decided)| model.good.add(decided));
             let (mut candidates, mut paths, mut asked) = (Vec::new(), Vec::new(), Vec::new());
-            for index in 0..self.batch.max(1) {
+            // What cannot be paid for is not drawn.
+            let affordable = evaluator.remaining().map_or(usize::MAX, |left| left.min(self.batch as u64) as usize);
+            for index in 0..self.batch.min(affordable).max(1) {
                 let mut stream = Stream::new(seed, 0, round, index as u64);
                 let guided = model.seen >= self.startup;
                 for attempt in 0..=ATTEMPTS {

@@ -204,7 +204,33 @@ fn defaults<T: Default + Serialize>() -> Value {
     serde_json::to_value(T::default()).unwrap_or_default()
 }
 
-fn parameters<T: DeserializeOwned>(backend: &str, given: &Map<String, Value>) -> Result<T, RegistryError> {
+/// Whole numbers up to this are taken for every parameter: populations and batches of this size fit into memory.
+pub const LARGEST: u64 = 16_384;
+/// Parameters whose defaults are large (steps, nodes) may be so many times as large.
+const TIMES: u64 = 64;
+
+/// The largest whole number that a parameter with this default may have.
+pub fn largest(default: Option<&Value>) -> u64 {
+    default.and_then(Value::as_u64).map_or(LARGEST, |default| LARGEST.max(default.saturating_mul(TIMES)))
+}
+
+fn parameters<T>(backend: &str, given: &Map<String, Value>) -> Result<T, RegistryError>
+where
+    T: DeserializeOwned + Default + Serialize,
+{
+    let usual = defaults::<T>();
+    for (name, value) in given {
+        let most = largest(usual.get(name));
+        // A fraction that is written as a whole number is no size.
+        let is_size = usual.get(name).is_none_or(|default| !default.is_f64());
+        if is_size && value.as_f64().is_some_and(|n| n.fract() == 0.0 && n > most as f64) {
+            return Err(RegistryError::Parameter {
+                backend: backend.to_string(),
+                field: name.clone(),
+                message: format!("found `{value}`, expected at most {most}"),
+            });
+        }
+    }
     serde_path_to_error::deserialize(Value::Object(given.clone())).map_err(|error| RegistryError::Parameter {
         backend: backend.to_string(),
         field: error.path().to_string(),

@@ -80,7 +80,7 @@ pub(super) fn by_chain<P: Problem>(
     let chain = narrowed(chain, &base, &(start..start + size));
     let relaxation = Relaxation::new(&chain, base.objective)?;
     let limits = LabelLimits { incumbent: base.objective, tolerance: 0.0, max_labels: MOST_LABELS, max_steps: steps };
-    let found = labels::solve(&chain, &relaxation, limits);
+    let found = labels::solve(&chain, &relaxation, limits, &evaluator.halt());
     evaluator.looked_up(found.steps);
     found.best.map(|best| tasks.assemble(task, &best))
 }

@@ -1,4 +1,5 @@
 # Values of scipy and statsmodels for tests/bench_statistics.rs; writes statistics.json into the working folder.
+# To be run with `python -P`: its name is that of a module of the standard library.
 import numpy as np, scipy, json
 from scipy import stats
 import scikit_posthocs as sp
@@ -14,7 +15,13 @@ for (n,m,kind) in [(5,7,'f'),(8,30,'f'),(12,15,'f'),(10,10,'t'),(30,30,'t'),(3,4
     a=rng.normal(size=n); b=rng.normal(0.7,size=m)
     if kind=='t': a=np.round(a*2); b=np.round(b*2)
     else: a=np.round(a,4); b=np.round(b,4)
-    r=stats.mannwhitneyu(a,b); cases.append(dict(a=a.tolist(),b=b.tolist(),u=float(r.statistic),p=float(r.pvalue)))
+    # Small samples: exactly, with equal values by every permutation. The automatic choice of scipy approximates from nine values on.
+    few=dict(method=stats.PermutationMethod(n_resamples=10**7)) if n*m<=400 and kind=='t' else {}
+    if n*m<=400 and kind=='f': few=dict(method='exact')
+    r=stats.mannwhitneyu(a,b,**few); cases.append(dict(a=a.tolist(),b=b.tolist(),u=float(r.statistic),p=float(r.pvalue)))
+# Samples that do not overlap, and one whose values are all alike.
+for a,b in [([1.,2,3,4,5],[6.,7,8,9,10]),([1.,1,1,1,1],[6.,7,8,9,10]),([1.,1,2,2],[2.,3,3,3,9,9,9])]:
+    r=stats.mannwhitneyu(a,b,method=stats.PermutationMethod(n_resamples=10**7)); cases.append(dict(a=a,b=b,u=float(r.statistic),p=float(r.pvalue)))
 mw=cases
 wc=[]
 for (n,kind) in [(6,'f'),(20,'f'),(60,'f'),(25,'t'),(12,'z')]:

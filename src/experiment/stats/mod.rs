@@ -11,7 +11,7 @@ mod wilcoxon;
 pub use bootstrap::{Interval, bootstrap};
 pub use friedman::{Friedman, critical_difference, friedman};
 pub use rank::{holm, median, quantile, ranks};
-pub use two_samples::{TwoSamples, a12, mann_whitney};
+pub use two_samples::{TwoSamples, a12, mann_whitney, smallest_p};
 pub use wilcoxon::{SignedRank, wilcoxon};
 
 use statrs::distribution::{ContinuousCDF, Normal};

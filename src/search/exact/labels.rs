@@ -32,6 +32,9 @@ pub struct LabelOutcome {
     pub steps: u64,
 }
 
+/// Labels extended, or tested, between two looks whether to stop.
+const LOOK: usize = 256;
+
 /// Labels kept for the dominance test per label kept after it: the test takes quadratic time.
 const PREFILTER: usize = 8;
 
@@ -63,6 +66,9 @@ struct Windows<'c, 'a> {
     nodes: Vec<Node>,
     complete: bool,
     steps: u64,
+    halted: &'c dyn Fn() -> bool,
+    /// Whether it was told to stop.
+    stopped: bool,
 }
 
 fn add(a: &Cost, b: &Cost) -> Cost {
@@ -70,7 +76,7 @@ fn add(a: &Cost, b: &Cost) -> Cost {
 }
 
 impl<'c, 'a> Windows<'c, 'a> {
-    fn new(chain: &'c Chain<'a>, limits: LabelLimits) -> Self {
+    fn new(chain: &'c Chain<'a>, limits: LabelLimits, halted: &'c dyn Fn() -> bool) -> Self {
         let slack = limits.tolerance / chain.items.len().max(1) as f64;
         Self {
             chain,
@@ -82,7 +88,15 @@ impl<'c, 'a> Windows<'c, 'a> {
             nodes: Vec::new(),
             complete: true,
             steps: 0,
+            halted,
+            stopped: false,
         }
+    }
+
+    /// Looks, now and then, whether to stop.
+    fn is_to_stop(&mut self, number: usize) -> bool {
+        self.stopped |= number.is_multiple_of(LOOK) && (self.halted)();
+        self.stopped
     }
 
     fn root(&mut self) -> usize {
@@ -104,10 +118,11 @@ impl<'c, 'a> Windows<'c, 'a> {
     ) -> usize {
         let class = self.chain.items[item.item as usize];
         let mut fresh: Vec<(f64, f64, Label)> = Vec::new();
-        for (parent, label) in self.nodes[node].labels.iter().enumerate() {
-            if self.steps > self.limits.max_steps {
+        for parent in 0..self.nodes[node].labels.len() {
+            if self.exhausted() || self.is_to_stop(parent) {
                 break;
             }
+            let label = &self.nodes[node].labels[parent];
             for (index, option) in self.chain.options[class as usize].iter().enumerate() {
                 self.steps += 1;
                 let used = label.used + resource(option, item.multiplier);
@@ -163,7 +178,10 @@ impl<'c, 'a> Windows<'c, 'a> {
         });
         let mut kept: Vec<(f64, f64, Label)> = Vec::new();
         let mut group = 0;
-        for (primary, estimate, x) in fresh {
+        for (number, (primary, estimate, x)) in fresh.into_iter().enumerate() {
+            if self.is_to_stop(number) {
+                break;
+            }
             if kept.len() > group && kept[group].2.layout != x.layout {
                 group = kept.len();
             }
@@ -207,7 +225,7 @@ impl<'c, 'a> Windows<'c, 'a> {
     }
 
     fn exhausted(&self) -> bool {
-        self.steps > self.limits.max_steps
+        self.stopped || self.steps > self.limits.max_steps
     }
 }
 
@@ -220,11 +238,12 @@ struct Back {
     state: usize,
 }
 
-/// Solves `chain` for objectives below the incumbent.
-pub fn solve(chain: &Chain, relaxation: &Relaxation, limits: LabelLimits) -> LabelOutcome {
+/// Solves `chain` for objectives below the incumbent; `halted` makes it give up.
+pub fn solve(chain: &Chain, relaxation: &Relaxation, limits: LabelLimits, halted: &dyn Fn() -> bool) -> LabelOutcome {
+    let windows = Windows::new(chain, limits, halted);
     match &chain.cuts {
-        Cuts::Fixed(lists) => solve_fixed(chain, relaxation, limits, lists),
-        Cuts::Free { .. } => solve_free(chain, relaxation, limits),
+        Cuts::Fixed(lists) => solve_fixed(chain, relaxation, windows, lists),
+        Cuts::Free { .. } => solve_free(chain, relaxation, windows),
     }
 }
 
@@ -265,9 +284,8 @@ fn finish(
     LabelOutcome { best, complete, steps }
 }
 
-fn solve_fixed(chain: &Chain, relaxation: &Relaxation, limits: LabelLimits, lists: &[Vec<FixedItem>]) -> LabelOutcome {
-    let combine = &chain.combine;
-    let mut windows = Windows::new(chain, limits);
+fn solve_fixed(chain: &Chain, relaxation: &Relaxation, mut windows: Windows, lists: &[Vec<FixedItem>]) -> LabelOutcome {
+    let (combine, limits) = (&chain.combine, windows.limits);
     let mut leaves = Vec::with_capacity(lists.len());
     for (s, items) in lists.iter().enumerate() {
         let known = (0..s).find(|&t| same_content(chain, &lists[t], items) && chain.segments[t] == chain.segments[s]);
@@ -321,10 +339,9 @@ fn same_content(chain: &Chain, a: &[FixedItem], b: &[FixedItem]) -> bool {
         })
 }
 
-fn solve_free(chain: &Chain, relaxation: &Relaxation, limits: LabelLimits) -> LabelOutcome {
-    let combine = &chain.combine;
+fn solve_free(chain: &Chain, relaxation: &Relaxation, mut windows: Windows) -> LabelOutcome {
+    let (combine, limits) = (&chain.combine, windows.limits);
     let (n, p) = (chain.items.len(), chain.segments.len());
-    let mut windows = Windows::new(chain, limits);
     let mut roots: Vec<usize> = Vec::new();
     let mut rests: Vec<Vec<Anywhere>> = Vec::new();
     for s in 0..p {

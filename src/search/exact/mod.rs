@@ -145,7 +145,10 @@ pub fn solve<D: Decompose + ?Sized>(
         let steps = (settings.all_steps - outcome.steps) / chosen.len() as u64;
         let refined: Vec<Step> = chosen
             .par_iter()
-            .map(|&(bound, task, state)| refine(problem, settings, steps, task, state, bound, incumbent))
+            .map(|&(bound, task, state)| match should_stop() {
+                true => Step::none(task, state, bound),
+                false => refine(problem, settings, steps, (task, state, bound), incumbent, should_stop),
+            })
             .collect();
         for step in refined {
             outcome.relaxed += usize::from(step.looked);
@@ -193,14 +196,20 @@ struct Step {
     steps: u64,
 }
 
+impl Step {
+    /// A task left as it is.
+    fn none(task: usize, was: Refined, bound: f64) -> Self {
+        Self { task, was, now: was, looked: false, bound, solution: None, steps: 0 }
+    }
+}
+
 fn refine<D: Decompose + ?Sized>(
     problem: &D,
     settings: &ExactSettings,
     steps_left: u64,
-    task: usize,
-    was: Refined,
-    bound: f64,
+    (task, was, bound): (usize, Refined, f64),
     incumbent: f64,
+    should_stop: &(dyn Fn() -> bool + Sync),
 ) -> Step {
     let closed = Step { task, was, now: Refined::Done, looked: false, bound: f64::INFINITY, solution: None, steps: 0 };
     let worth = |solution: ChainSolution| {
@@ -243,7 +252,7 @@ fn refine<D: Decompose + ?Sized>(
         max_labels: settings.max_labels,
         max_steps: settings.max_steps.saturating_mul(if first { 1 } else { SECOND_RUN }).min(steps_left),
     };
-    let LabelOutcome { best, complete, steps } = labels::solve(&chain, &relaxation, limits);
+    let LabelOutcome { best, complete, steps } = labels::solve(&chain, &relaxation, limits, should_stop);
     let value = best.as_ref().map_or(incumbent, |b| b.objective);
     let proven = if complete { (value - tolerance).max(bound) } else { bound };
     let now = if first && !complete { Refined::Tried } else { Refined::Done };

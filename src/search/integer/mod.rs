@@ -107,10 +107,13 @@ impl Integer {
             let limits = Limits { time: evaluator.time_left().map(|left| left.mul_f64(SOLVING)), halted: &halted };
             let solved = program::solve(&chain, &chain.combine.linear(), &limits);
             evaluator.poll()?;
+            // Both are said of a program that was cut off.
+            let is_late = matches!(solved, Solved::Feasible(_) | Solved::Late);
             let (solution, least) = match solved {
                 Solved::Optimal(solution, least) => (Some(solution), least.max(bound)),
                 Solved::Feasible(solution) => (Some(solution), bound),
                 Solved::Infeasible => (None, f64::INFINITY),
+                Solved::Late => (None, bound),
                 Solved::Unknown(why) => {
                     unclear = Some(why);
                     (None, bound)
@@ -120,6 +123,10 @@ impl Integer {
             if let Some(solution) = solution {
                 let candidate = evaluator.candidate(tasks.assemble(task, &solution), None);
                 evaluator.ask(vec![candidate])?;
+            }
+            if is_late {
+                evaluator.raise_bound(proven.min(bound).min(evaluator.cutoff().unwrap_or(f64::INFINITY)));
+                return Err(Stop::Deadline);
             }
             if place + 1 == open.len() {
                 evaluator.poll()?;

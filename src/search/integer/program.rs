@@ -32,6 +32,8 @@ pub enum Solved {
     Feasible(ChainSolution),
     /// Nothing satisfies it.
     Infeasible,
+    /// The time was over before it had a solution, or it was told to stop.
+    Late,
     /// It said something else.
     Unknown(String),
 }
@@ -336,8 +338,10 @@ fn optimise(
     let found = match outside(model, limits.halted) {
         Some(Ok(found)) => found,
         Some(Err(ResolutionError::Infeasible)) => return Solved::Infeasible,
+        // Nothing else is said by `Other` of a model with a limit in time.
+        Some(Err(ResolutionError::Other(_))) if limits.time.is_some() => return Solved::Late,
         Some(Err(other)) => return Solved::Unknown(other.to_string()),
-        None => return Solved::Unknown("it was told to stop".to_owned()),
+        None => return Solved::Late,
     };
     let mut lists: Vec<Vec<FixedItem>> = vec![Vec::new(); chain.segments.len()];
     let mut options = vec![0u32; chain.items.len()];

@@ -146,8 +146,14 @@ impl LayerChain {
 
     /// The smallest objective, by enumerating the cuts over a table of every segment's shortest time within the cap.
     pub fn optimum(&self) -> Option<f64> {
+        self.optimum_unless(&|| false)
+    }
+
+    /// The same; `None` as soon as it is told to stop.
+    pub fn optimum_unless(&self, halted: &dyn Fn() -> bool) -> Option<f64> {
         let n = self.shape.items;
-        let best: Vec<Vec<f64>> = (0..n).map(|start| self.shortest_from(start)).collect();
+        let best: Option<Vec<Vec<f64>>> = (0..n).map(|start| self.shortest_from(start, halted)).collect();
+        let best = best?;
         let mut least = f64::INFINITY;
         self.cut(&best, 0, self.shape.segments, 0.0, 0.0, &mut least);
         least.is_finite().then_some(least)
@@ -167,12 +173,15 @@ impl LayerChain {
         }
     }
 
-    /// Shortest times of the segments that begin at `start`, by length.
-    fn shortest_from(&self, start: usize) -> Vec<f64> {
+    /// Shortest times of the segments that begin at `start`, by length; `None` where it was told to stop.
+    fn shortest_from(&self, start: usize, halted: &dyn Fn() -> bool) -> Option<Vec<f64>> {
         let width = self.cap as usize + 1;
         let mut table = vec![vec![f64::INFINITY; width]; self.shape.options];
         let mut times = Vec::new();
         for item in start..self.shape.items {
+            if halted() {
+                return None;
+            }
             let mut next = vec![vec![f64::INFINITY; width]; self.shape.options];
             for (to, row) in next.iter_mut().enumerate() {
                 let (time, memory) = (self.time[item][to], self.memory[item][to] as usize);
@@ -188,7 +197,7 @@ impl LayerChain {
             table = next;
             times.push(table.iter().map(|row| row[width - 1]).fold(f64::INFINITY, f64::min));
         }
-        times
+        Some(times)
     }
 }
 

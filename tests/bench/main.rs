@@ -1,6 +1,10 @@
 //! Races: killed and resumed, run twice, verified from their traces, compared; and what the command line says of backends.
 
+#[path = "../cli/mod.rs"]
 mod cli;
+
+mod folders;
+mod refusals;
 
 use espalier::experiment::compare::compare;
 use espalier::experiment::reference_value::Reference;
