@@ -70,9 +70,8 @@ const ROUNDING: f64 = 1e-9;
 /// Evaluations after which a proof is given up: minutes at most.
 const PROOF: u64 = 300_000;
 
-/// Chains up to this size are solved by the plain dynamic program: seconds at most.
-const MOST_SEGMENTS: usize = 4;
-const MOST_TABLE: usize = 100_000;
+/// Chains whose plain dynamic program takes at most so many steps are solved by it: seconds.
+const MOST_STEPS: f64 = 4e9;
 
 /// The best known values of a table, by instance digest.
 pub type BestKnown = BTreeMap<String, Reference>;
@@ -127,9 +126,8 @@ pub fn find(
         let source = "dynamic programming of Galvatron's space".to_owned();
         return Ok(Some(Reference { value: *optimum, provenance: Provenance::Optimal, source }));
     }
-    if let (Instance::Chain(chain), Source::Chain { items, options, segments, .. }) = (instance, &spec.source)
-        && *segments <= MOST_SEGMENTS
-        && items * items * options * options <= MOST_TABLE
+    if let Instance::Chain(chain) = instance
+        && chain.optimum_steps() <= MOST_STEPS
         && let Some(value) = chain.optimum_unless(&|| interrupt.is_raised())
     {
         let source = "dynamic programming over memory, every cut".to_owned();

@@ -151,12 +151,26 @@ impl LayerChain {
 
     /// The same; `None` as soon as it is told to stop.
     pub fn optimum_unless(&self, halted: &dyn Fn() -> bool) -> Option<f64> {
-        let n = self.shape.items;
-        let best: Option<Vec<Vec<f64>>> = (0..n).map(|start| self.shortest_from(start, halted)).collect();
+        let best: Option<Vec<Vec<f64>>> = (0..self.starts()).map(|start| self.shortest_from(start, halted)).collect();
         let best = best?;
         let mut least = f64::INFINITY;
         self.cut(&best, 0, self.shape.segments, 0.0, 0.0, &mut least);
         least.is_finite().then_some(least)
+    }
+
+    /// Where the segments of a plan may begin: one segment begins at the first item.
+    fn starts(&self) -> usize {
+        if self.shape.segments == 1 { 1 } else { self.shape.items }
+    }
+
+    /// Steps that [`LayerChain::optimum`] takes: entries of its tables times the options before each, and ways to cut.
+    pub fn optimum_steps(&self) -> f64 {
+        let ChainShape { items, options, segments, .. } = self.shape;
+        let (n, cuts) = (items as f64, segments as f64 - 1.0);
+        let rows: f64 = (0..self.starts()).map(|start| (items - start) as f64).sum();
+        let table = rows * (options as f64).powi(2) * (f64::from(self.cap) + 1.0);
+        // n^k bounds the ways to choose k cuts of n.
+        table + n.powf(cuts)
     }
 
     fn cut(&self, best: &[Vec<f64>], start: usize, segments: usize, sum: f64, max: f64, least: &mut f64) {
