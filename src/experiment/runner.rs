@@ -34,7 +34,7 @@ pub struct RunOptions {
 ///
 /// # Errors
 /// A folder that holds results, unless it is to go on; one that another race writes into; a suite that would leave recorded runs
-/// without a place (see [`resume`]): nothing is touched then.
+/// without a place (module `resume`): nothing is touched then.
 pub fn run(
     suite: &Suite,
     folder: &Path,
