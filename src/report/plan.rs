@@ -59,7 +59,7 @@ pub(super) fn headline(estimate: &Estimate, inputs: &Inputs, style: Style) -> St
     let mut out = String::new();
     let _ = writeln!(
         out,
-        "  {} per iteration ({} to {} s, p10 to p90), {} tokens/s ({} per device){money}",
+        "  {} per iteration (p10 to p90: {} to {} s)\n  {} tokens/s ({} per device){money}",
         style.title(&format!("{} s", seconds(estimate.iteration_time_s))),
         seconds(estimate.iteration_time_p10_p90_s[0]),
         seconds(estimate.iteration_time_p10_p90_s[1]),
