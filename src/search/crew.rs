@@ -21,10 +21,10 @@ pub(super) fn share<T: Send, R: Send>(
     let number = BATCHES.fetch_add(1, Ordering::Relaxed) + 1;
     let (begun, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let one = |item| {
-        let last = begun.fetch_add(1, Ordering::Relaxed) + 1 == count;
+        begun.fetch_add(1, Ordering::Relaxed);
         let result = work(item);
         done.fetch_add(1, Ordering::Relaxed);
-        if threads > 1 && (last || begun.load(Ordering::Relaxed) == count) {
+        if threads > 1 && begun.load(Ordering::Relaxed) == count {
             wait_while(|| done.load(Ordering::Relaxed) < count);
         }
         result

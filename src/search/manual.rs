@@ -163,7 +163,7 @@ pub const MCTS: Page = Page {
         },
         Preset {
             name: "frugal",
-            meaning: "ten times as many drafts: for evaluations of a millisecond and more, on paths of fifty decisions and more",
+            meaning: "ten times as many drafts, up to a millisecond per evaluation: for paths of fifty decisions and more",
             source: "Silver 2012",
             parameters: r#"{"drafts": 160}"#,
         },
@@ -244,8 +244,8 @@ pub const GENETIC: Page = Page {
     summary: "breeds complete paths on islands in a ring, with run operators and local search at the best, several drafts per child",
     source: "Alba and Tomassini 2002; Deb 2000; Fialho 2010; Emmerich, Giannakoglou and Naujoks 2006",
     when: "Thousands of evaluations on coupled decisions, and where the problem has moves of its own. Where an evaluation takes \
-           less than ten microseconds and there are many, `genetic.plain` does several times as many; where one takes a \
-           millisecond and there are few, `genetic.frugal` comes closer.",
+           less than ten microseconds and there are many, `genetic.plain` does several times as many; where one takes \
+           tens of milliseconds and there are few, `genetic.frugal` comes closer.",
     presets: &[
         Preset {
             name: "plain",
@@ -255,7 +255,7 @@ pub const GENETIC: Page = Page {
         },
         Preset {
             name: "frugal",
-            meaning: "a thousand drafts, most of which go on from the best of them: for evaluations of a millisecond and more",
+            meaning: "a thousand drafts, most of which go on from the best of them: one to three milliseconds per evaluation",
             source: "Emmerich 2006",
             parameters: r#"{"drafts": 1000, "climb": 0.9}"#,
         },
