@@ -1,5 +1,5 @@
-//! A problem under another face: its options in another order and under other names, or its prior misleading. What a backend
-//! loses by it is what it owed to labels that lie beside each other, or to the prior.
+//! A problem under another face: its options in another order and under other names, or its prior silent or misleading. What
+//! a backend loses by it is what it owed to labels that lie beside each other, or to the prior.
 
 use crate::search::erased::{AnySolution, AnyState, Erased};
 use crate::search::problem::{Allele, Bound, Fidelity, Key128, Meeting, Moves, Node, Problem};
@@ -15,6 +15,8 @@ pub enum Disguise {
     Labels,
     /// Every option has the prior weight of another.
     Prior,
+    /// Every option has the same prior weight.
+    Silent,
 }
 
 /// A disguised problem.
@@ -81,7 +83,7 @@ impl Problem for Disguised<'_, '_> {
         if self.what == Disguise::Labels { allele.wrapping_mul(FACTOR) } else { allele }
     }
     fn nearest(&self, s: &AnyState, wanted: Allele) -> u32 {
-        if self.what == Disguise::Prior {
+        if self.what != Disguise::Labels {
             return self.inner.nearest(s, wanted);
         }
         let Node::Choose { slot, options } = self.inner.node(s) else { return 0 };
@@ -92,6 +94,9 @@ impl Problem for Disguised<'_, '_> {
         (0..n).find(|option| (option * step + start) % n == inner).unwrap_or(0) as u32
     }
     fn prior(&self, s: &AnyState, out: &mut [f32]) {
+        if self.what == Disguise::Silent {
+            return out.fill(1.0);
+        }
         let mut weights = vec![0.0; out.len()];
         self.inner.prior(s, &mut weights);
         if let Node::Choose { slot, options } = self.inner.node(s) {

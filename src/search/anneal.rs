@@ -4,20 +4,19 @@
 //! (Kirkpatrick et al. 1983; neighbours tried ahead of what may be accepted before them: Witte, Chamberlain and Franklin
 //! 1991, "Parallel simulated annealing using speculative computation", which throws away what came too late). The
 //! temperature is relative to the objective and falls geometrically over the evaluations left; now and then the worst
-//! chain goes on from the best one.
+//! chain goes on from the best one. Chains that find hardly anything new begin anew, one of them where the best was found.
 
-use super::attempts::Attempts;
+use super::attempts::{Attempts, Keys};
 use super::backend::Backend;
 use super::budget::Stop;
 use super::desks::Desks;
 use super::evaluator::{Evaluator, Question};
 use super::genome::{Decoder, Genome, Wish};
-use super::problem::{Key128, Problem};
+use super::problem::Problem;
 use super::score::Score;
 use super::stream::Stream;
 use super::vary::{Operator, Selector, vary};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
 
 /// Parameters of annealing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -25,7 +24,7 @@ use std::collections::BTreeSet;
 pub struct Anneal {
     /// Chains side by side.
     pub chains: usize,
-    /// Neighbours of a chain that are priced together.
+    /// Neighbours of a chain that are priced together; fewer where the budget allows less than fifty rounds.
     pub proposals: usize,
     /// First temperature, as a share of the objective.
     pub hot: f64,
@@ -42,15 +41,21 @@ impl Default for Anneal {
         // Hot enough to accept one percent of the objective at first, cold enough to tell a hundredth of a percent at
         // last: the sizes of a resharding and of a rounding in a plan of tens of layers. Few chains: each gets a
         // share of the evaluations only. Neighbours: enough for a socket's cores; 8 to 32 per chain were as good as one on
-        // chains and pipelines (2 000 evaluations, 20 seeds).
-        Self { chains: 4, proposals: 8, hot: 0.01, cold: 1e-4, reset: 0.0, exchange: 0.02 }
+        // chains and pipelines (2 000 evaluations, 20 seeds), 32 the best with 20 000.
+        Self { chains: 4, proposals: 32, hot: 0.01, cold: 1e-4, reset: 0.0, exchange: 0.02 }
     }
 }
 
 /// Evaluations over which the temperature falls where the budget does not limit them; then it starts again.
 const USUAL_BUDGET: u64 = 20_000;
+/// Rounds that a budget should allow.
+const ROUNDS: u64 = 50;
 /// Most rounds between two returns to the best (FlexFlow).
 const MOST_RESET: u64 = 1_000;
+/// Share of the last neighbours that are known where the chains are taken to be frozen: they begin anew, hot.
+const FROZEN: f64 = 0.5;
+/// Neighbours over which that share is taken.
+const MEMORY: f64 = 64.0;
 /// Attempts at a neighbour that has not been priced yet.
 const ATTEMPTS: usize = 4;
 
@@ -68,17 +73,24 @@ impl Anneal {
         let mut ground = Ground { problem, desks: Desks::new(Decoder::new(problem)), selector };
         let mut visit = 0;
         for cycle in 0.. {
-            let priced = (chains * self.proposals.max(1)) as u64;
-            let rounds = (evaluator.remaining().unwrap_or(USUAL_BUDGET) / priced).max(1);
+            let budget = evaluator.remaining().unwrap_or(USUAL_BUDGET);
+            let affordable = usize::try_from(budget / ROUNDS).unwrap_or(usize::MAX) / chains;
+            let proposals = self.proposals.min(affordable).max(1);
+            let rounds = (budget / (chains * proposals) as u64).max(1);
             let mut all = self.begin(ground.desks.first(), seed, cycle, evaluator)?;
             ground.selector = Selector::new(Operator::neighbours(problem));
             let exchange = ((rounds as f64 * self.exchange) as u64).max(1);
             let reset = ((rounds as f64 * self.reset) as u64).clamp(1, MOST_RESET);
             let Some(mut best) = all.iter().min_by_key(|chain| chain.score).cloned() else { continue };
+            let mut frozen = 0.0;
             for round in 1..=rounds {
                 visit += 1;
                 let temperature = self.hot * (self.cold / self.hot).powf(round as f64 / rounds as f64);
-                self.round(&mut ground, &mut all, (seed, visit), temperature, evaluator)?;
+                let known = self.round(&mut ground, &mut all, (seed, visit), (temperature, proposals), evaluator)?;
+                frozen += (known - frozen) * ((chains * proposals) as f64 / MEMORY).min(1.0);
+                if frozen > FROZEN {
+                    break;
+                }
                 if round.is_multiple_of(exchange) {
                     replace_worst(&mut all);
                 }
@@ -105,7 +117,8 @@ impl Anneal {
         let handed: Vec<_> = evaluator.archive().iter().take(self.chains.max(1)).cloned().collect();
         for index in 0..self.chains.max(1) {
             let mut stream = Stream::new(seed, 0, cycle, index as u64);
-            let made = match handed.get(index % handed.len().max(1)) {
+            // After the first cycle what is handed in is what was found: one chain goes on from it.
+            let made = match handed.get(index % handed.len().max(1)).filter(|_| cycle == 0 || index == 0) {
                 Some(entry) => match &entry.path {
                     Some(path) => decoder.follow(path),
                     None => decoder.encode(&entry.solution, &mut stream),
@@ -128,16 +141,16 @@ impl Anneal {
             .collect())
     }
 
-    /// Neighbours of all chains, priced together; each chain then goes through its own in order.
+    /// Neighbours of all chains, priced together; each chain then goes through its own in order. The share of
+    /// the neighbours that were known.
     fn round<P: Problem>(
         &self,
         ground: &mut Ground<'_, P>,
         chains: &mut [Chain<P::Solution>],
         (seed, visit): (u64, u64),
-        temperature: f64,
+        (temperature, each): (f64, usize),
         evaluator: &mut Evaluator<'_, P>,
-    ) -> Result<(), Stop> {
-        let each = self.proposals.max(1);
+    ) -> Result<f64, Stop> {
         let (problem, selector) = (ground.problem, &ground.selector);
         let propose = |decoder: &mut Decoder<'_, P>, number: usize, stream: &mut Stream| {
             let chain = &chains[number / each];
@@ -155,8 +168,9 @@ impl Anneal {
             attempts.go_on(&|key| record.seen(key).is_some(), |_, stream| propose(decoder, number, stream));
             attempts
         });
-        let mut proposed: BTreeSet<Key128> = BTreeSet::new();
+        let mut proposed = Keys::default();
         let mut proposals = Vec::with_capacity(all.len());
+        let (mut known, count) = (0u32, all.len());
         for (number, mut attempts) in all.drain(..).enumerate() {
             attempts.disown(|key| proposed.contains(&key));
             if !attempts.is_new() {
@@ -165,6 +179,7 @@ impl Anneal {
                 attempts.go_on(&is_known, |_, stream| propose(decoder, number, stream));
             }
             attempts.count(evaluator)?;
+            known += u32::from(!attempts.is_new());
             if let Some((proposal, key, _)) = attempts.made {
                 proposed.insert(key);
                 proposals.push((number / each, proposal, key));
@@ -181,7 +196,7 @@ impl Anneal {
                 *chain = Chain { genome, solution, score };
             }
         }
-        Ok(())
+        Ok(f64::from(known) / count.max(1) as f64)
     }
 }
 

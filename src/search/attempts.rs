@@ -4,6 +4,11 @@ use super::budget::Stop;
 use super::evaluator::Evaluator;
 use super::problem::{Key128, Problem};
 use super::stream::Stream;
+use foldhash::fast::FixedState;
+use std::collections::HashSet;
+
+/// Solutions of a batch that is being made.
+pub(super) type Keys = HashSet<Key128, FixedState>;
 
 /// Something that is tried for.
 pub(super) struct Attempts<T> {

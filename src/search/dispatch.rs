@@ -28,22 +28,30 @@ pub(super) fn evaluate<P: Problem>(
     halted: &(dyn Fn() -> bool + Sync),
 ) -> Vec<Option<Evaluated>> {
     let one = |solution: &&P::Solution| (!halted()).then(|| evaluate_one(problem, solution, fidelity));
-    if solutions.len() < 2 || expected_s * (solutions.len() as f64) < WORTH_SHARING_S {
-        solutions.iter().map(one).collect()
-    } else {
-        crew::share(solutions.par_iter(), one)
+    let timed = |solution: &&P::Solution| {
+        let start = Instant::now();
+        let mut evaluated = one(solution)?;
+        evaluated.seconds = start.elapsed().as_secs_f64();
+        Some(evaluated)
+    };
+    if solutions.len() >= 2 && expected_s * (solutions.len() as f64) >= WORTH_SHARING_S {
+        return crew::share(solutions.par_iter(), timed);
     }
+    // Reading the clock takes as long as a short evaluation: once for all of them.
+    let start = Instant::now();
+    let mut all: Vec<Option<Evaluated>> = solutions.iter().map(one).collect();
+    let seconds = start.elapsed().as_secs_f64() / all.iter().flatten().count().max(1) as f64;
+    all.iter_mut().flatten().for_each(|evaluated| evaluated.seconds = seconds);
+    all
 }
 
 fn evaluate_one<P: Problem>(problem: &P, solution: &P::Solution, fidelity: Fidelity) -> Evaluated {
-    let start = Instant::now();
     // A problem whose evaluation panicked half-way is asked again only about other solutions, through shared
     // references; what it keeps inside must survive a panic, as anything shared between threads must.
     let result = catch_unwind(AssertUnwindSafe(|| problem.score(solution, fidelity)));
-    let seconds = start.elapsed().as_secs_f64();
     match result {
-        Ok(score) => Evaluated { score: sound(score), seconds, panic: None },
-        Err(payload) => Evaluated { score: Score::Failed, seconds, panic: Some(message(payload.as_ref())) },
+        Ok(score) => Evaluated { score: sound(score), seconds: 0.0, panic: None },
+        Err(payload) => Evaluated { score: Score::Failed, seconds: 0.0, panic: Some(message(payload.as_ref())) },
     }
 }
 

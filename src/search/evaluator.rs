@@ -193,9 +193,10 @@ impl<'a, P: Problem> Evaluator<'a, P> {
         self.counters.batches += 1;
         let fidelity = self.setup.fidelity;
         let room = self.remaining().unwrap_or(u64::MAX);
-        let mut fresh = HashMap::<u128, usize, FixedState>::default();
-        let (mut slots, mut misses) = (Vec::new(), Vec::new());
-        let mut standings = Vec::with_capacity(questions.len());
+        let count = questions.len();
+        let mut fresh = HashMap::<u128, usize, FixedState>::with_capacity_and_hasher(count, FixedState::default());
+        let (mut slots, mut misses) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let mut standings = Vec::with_capacity(count);
         for question in questions {
             let slot = slot(question.key, fidelity);
             let standing = match self.ledger.get(&slot) {
@@ -213,7 +214,7 @@ impl<'a, P: Problem> Evaluator<'a, P> {
             };
             standings.push(standing);
         }
-        let truncated = standings.len() < questions.len();
+        let truncated = standings.len() < count;
         let priced = self.price(&slots, &misses, fidelity);
         let complete = priced.iter().all(Option::is_some);
 

@@ -251,7 +251,7 @@ fn of_prefixes_that_meet_only_the_cheapest_needs_to_go_on() {
 
 #[test]
 fn windows_solved_exactly_come_closer_and_are_paid_in_look_ups() {
-    let problem = LayerChain::random(ChainShape { items: 24, options: 8, segments: 3, rounds: 8, tightness: 0.4 }, 3);
+    let problem = LayerChain::random(ChainShape { items: 48, options: 12, segments: 3, rounds: 8, tightness: 0.4 }, 3);
     let run = |name: &str| {
         solve(&Erased::new(&problem), &*named(name, "{}"), Request::new(1, Budget::evaluations(800))).unwrap()
     };

@@ -10,7 +10,7 @@ mod breed;
 mod gallery;
 mod island;
 
-use super::attempts::Attempts;
+use super::attempts::{Attempts, Keys};
 use super::backend::Backend;
 use super::budget::Stop;
 use super::desks::Desks;
@@ -23,7 +23,6 @@ use breed::Breeder;
 use gallery::Gallery;
 use island::{Child, Island, Member};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
 
 /// Parameters of genetic search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -141,7 +140,7 @@ impl<P: Problem> Search<'_, P> {
 
     fn generation(&mut self, generation: u64, evaluator: &mut Evaluator<'_, P>) -> Result<(), Stop> {
         let mut children = Vec::new();
-        let mut batch = BTreeSet::new();
+        let mut batch = Keys::default();
         let mut places = Vec::new();
         for number in 0..self.islands.len() {
             let island = &mut self.islands[number];
@@ -183,7 +182,7 @@ impl<P: Problem> Search<'_, P> {
         &mut self,
         places: &[Place],
         generation: u64,
-        batch: &mut BTreeSet<Key128>,
+        batch: &mut Keys,
         evaluator: &mut Evaluator<'_, P>,
     ) -> Result<Vec<Attempts<Child<P::Solution>>>, Stop> {
         let (seed, last) = (self.seed, self.gallery.number);

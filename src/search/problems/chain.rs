@@ -10,8 +10,12 @@ use super::super::decompose::{
 use super::super::problem::{Allele, Bound, Fidelity, Key128, Meeting, Moves, Node, Problem};
 use super::super::score::Score;
 use super::super::stream::Stream;
+use super::memory_worth::MemoryWorth;
 use super::{identity, key};
 use std::sync::Arc;
+
+/// How fast weights fall: a tenth of an item's least time above the best option weighs about a third.
+const SHARPNESS: f32 = 10.0;
 
 /// Size of a synthetic chain.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,6 +42,7 @@ pub struct LayerChain {
     cap: u32,
     least_time: Vec<f64>,
     least_memory: Vec<u32>,
+    worth: MemoryWorth,
     identity: u128,
 }
 
@@ -110,7 +115,8 @@ impl LayerChain {
         let tables = time.iter().chain(&resharding).flatten().copied();
         let numbers = sizes.into_iter().chain(tables).chain(memory.iter().flatten().map(|m| f64::from(*m)));
         let identity = identity("layer chain", numbers);
-        Self { shape, time, memory, resharding, cap, least_time, least_memory, identity }
+        let worth = MemoryWorth::of(&time, &memory);
+        Self { shape, time, memory, resharding, cap, least_time, least_memory, worth, identity }
     }
 
     /// Its size.
@@ -261,10 +267,17 @@ impl Problem for LayerChain {
             return;
         }
         let item = s.options.len();
-        for (option, weight) in out.iter_mut().enumerate() {
+        let before = s.totals.last().copied().unwrap_or_default();
+        let end = s.ends[before.segment] as usize;
+        let price = self.worth.of_unit(item..end, self.cap.saturating_sub(before.memory));
+        for (option, cost) in out.iter_mut().enumerate() {
             let t = self.step(s, option as u32);
-            let spent = t.sum + t.time - s.totals.last().map_or(0.0, |t| t.sum + t.time);
-            *weight = (-3.0 * (spent / self.least_time[item] - 1.0)).exp() as f32;
+            let spent = t.sum + t.time - before.sum - before.time + price * f64::from(self.memory[item][option]);
+            *cost = (spent / self.least_time[item]) as f32;
+        }
+        let least = out.iter().copied().fold(f32::INFINITY, f32::min);
+        for weight in out {
+            *weight = (SHARPNESS * (least - *weight)).exp();
         }
     }
 

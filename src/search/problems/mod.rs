@@ -4,6 +4,7 @@ mod chain;
 mod job_shop;
 mod knapsack;
 mod measured;
+mod memory_worth;
 mod salesman;
 
 pub use chain::{ChainPlan, ChainShape, LayerChain};
