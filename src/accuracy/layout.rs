@@ -10,8 +10,9 @@ pub enum Cut {
     Even,
     /// Embedding and head count as a layer each, where that divides and the layers alone do not.
     EvenWithEnds,
-    /// As even as it goes, the earlier chunks taking one more.
-    Balanced,
+    /// Every chunk takes the least number with which all layers find a place, so that the last one may hold few
+    /// (microsoft/DeepSpeed@2ef4fd5 `runtime/utils.py`, `partition_balanced` by `type:transformer`).
+    Filled,
     /// Layers of each chunk.
     Listed(Vec<u64>),
     /// Blocks in order of the forward pass: the next stage begins behind the block with which the work so far exceeds the
@@ -79,7 +80,10 @@ fn deal(layers: u64, chunks: u64, cut: &Cut) -> Result<Vec<u64>, LeftOut> {
     let counts = match cut {
         Cut::Even => even(layers).ok_or(LeftOut::Cut)?,
         Cut::EvenWithEnds => even(layers).or_else(with_ends).ok_or(LeftOut::Cut)?,
-        Cut::Balanced => (0..chunks).map(|c| layers / chunks + u64::from(c < layers % chunks)).collect(),
+        Cut::Filled => {
+            let each = layers.div_ceil(chunks);
+            (0..chunks).map(|c| layers.saturating_sub(c * each).min(each)).collect()
+        }
         Cut::Listed(counts) => counts.clone(),
         Cut::ByWork { layer, head } => by_work(layers, chunks, *layer, *head).ok_or(LeftOut::EmptyStage)?.0,
     };
@@ -152,7 +156,9 @@ mod tests {
         assert_eq!(deal(32, 4, &Cut::Even), Ok(vec![8; 4]));
         assert_eq!(deal(126, 16, &Cut::EvenWithEnds).unwrap()[..2], [7, 8]);
         assert_eq!(deal(126, 16, &Cut::Even), Err(LeftOut::Cut));
-        assert_eq!(deal(10, 4, &Cut::Balanced), Ok(vec![3, 3, 2, 2]));
+        assert_eq!(deal(10, 4, &Cut::Filled), Ok(vec![3, 3, 3, 1]));
+        assert_eq!(deal(78, 12, &Cut::Filled).unwrap()[10..], [7, 1]);
+        assert_eq!(deal(12, 4, &Cut::Filled), Ok(vec![3; 4]));
         assert_eq!(deal(10, 2, &Cut::Listed(vec![3, 3])), Err(LeftOut::Inconsistent));
     }
 

@@ -256,7 +256,9 @@ impl Pricer<'_> {
     fn unfused(&self, tokens: f64, context: f64, heads: f64, q: f64, v: f64) -> (Seconds, Seconds) {
         let software = self.software();
         let k = &self.kernels;
-        let product = k.gemm(tokens, q * heads, context) + k.gemm(tokens, context, v * heads);
+        let aligned = |width: f64| if k.element * width % ALIGNMENT == 0.0 { 1.0 } else { WITHOUT_TENSOR_CORES };
+        let product =
+            k.gemm(tokens, q * heads, context) * aligned(q) + k.gemm(tokens, context, v * heads) * aligned(v);
         let scores = tokens * context * heads;
         // Written by the product, read and written by softmax, read by the next product; dropout reads, writes, and masks.
         let passes = k.element * if software.score_dropout { 6.5 } else { 4.0 };
@@ -264,6 +266,13 @@ impl Pricer<'_> {
         (product + traffic, product * 2.0 + traffic * 1.5)
     }
 }
+
+/// Bytes that the rows of a product's factors must be multiples of to run on tensor cores (NVIDIA, "Matrix multiplication
+/// background user's guide", requirements to use tensor cores, read 2026-12). Fused attention fills heads up instead.
+const ALIGNMENT: f64 = 16.0;
+/// How much longer products take outside of tensor cores: 312 over 19.5 TFLOP/s (NVIDIA A100 data sheet, 2021). BLOOM's trials with
+/// heads of 108 take 1.4 times as long as those of 104, 112 and 144, which is this factor on their attention.
+const WITHOUT_TENSOR_CORES: f64 = 16.0;
 
 /// Bytes kept per attention score: what softmax gave, and with dropout a mask and what it let through (Korthikanti 2022,
 /// section 4.1).
