@@ -119,15 +119,20 @@ impl Change {
         let mut all = Vec::new();
         terms(old, differs, |term| all.push((term, -1.0)));
         terms(new, differs, |term| all.push((term, 1.0)));
-        all.sort_unstable_by_key(|(term, _)| *term);
-        all.dedup_by(|(term, times), kept| {
-            let same = kept.0 == *term;
-            kept.1 += if same { *times } else { 0.0 };
-            same
-        });
+        // Summed up by term in an open table, half empty: terms are hashes already, and zero marks what is empty.
+        let mut sums = vec![(0, 0.0); (2 * all.len()).next_power_of_two()];
+        let last = sums.len() - 1;
+        for (term, times) in all {
+            let term: u64 = term.max(1);
+            let mut at = term as usize & last;
+            while sums[at].0 != 0 && sums[at].0 != term {
+                at = (at + 1) & last;
+            }
+            sums[at] = (term, sums[at].1 + times);
+        }
         // What both have is explained by neither.
-        all.retain(|(_, times)| *times != 0.0);
-        Self(all)
+        sums.retain(|(_, times)| *times != 0.0);
+        Self(sums)
     }
 }
 

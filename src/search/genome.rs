@@ -77,6 +77,8 @@ pub enum Wish {
     Option(u32),
     /// An option drawn by the prior.
     Likely,
+    /// The option of the largest prior weight; the one nearest to an allele where the prior does not tell options apart.
+    Likeliest(Allele),
     /// An option drawn uniformly.
     Any,
 }
@@ -144,6 +146,9 @@ impl<'p, P: Problem> Decoder<'p, P> {
             }
             Wish::Option(option) => option,
             Wish::Likely => priors.draw(&decision, stream),
+            Wish::Likeliest(allele) => {
+                priors.preferred(&decision).unwrap_or_else(|| problem.nearest(decision.state, allele))
+            }
             Wish::Any => stream.below(u64::from(decision.options)) as u32,
         });
         match end {

@@ -4,7 +4,7 @@
 //! Setting and copying runs is what makes genetic search work on sequences of layers. The choice is probability
 //! matching with a floor (Fialho 2010, "Adaptive operator selection for optimization", section 2.3).
 
-use super::genome::{Decoder, Genome, Wish};
+use super::genome::{Decoder, Gene, Genome, Wish};
 use super::problem::{Allele, Problem};
 use super::stream::Stream;
 use super::walk::Decision;
@@ -32,11 +32,13 @@ pub enum Operator {
     Rotate,
     /// One gene to the next or previous option.
     Step,
+    /// One gene anew, what follows as the prior likes it: what was right behind another beginning need not be behind this one.
+    Tail,
     /// The problem's own move of this kind.
     Move(u32),
 }
 
-const GENERIC: [Operator; 10] = [
+const GENERIC: [Operator; 11] = [
     Operator::Segment,
     Operator::Uniform,
     Operator::Point,
@@ -47,6 +49,7 @@ const GENERIC: [Operator; 10] = [
     Operator::Swap,
     Operator::Rotate,
     Operator::Step,
+    Operator::Tail,
 ];
 
 impl Operator {
@@ -76,6 +79,10 @@ impl Edit {
 
     fn mutate(&mut self, gene: usize, stream: &mut Stream) {
         self.wishes[gene] = if stream.chance(0.5) { Wish::Likely } else { Wish::Any };
+    }
+
+    fn step(&mut self, gene: usize, genes: &[Gene], stream: &mut Stream) {
+        self.wishes[gene] = Wish::Beside(genes[gene].allele, if stream.chance(0.5) { 1 } else { -1 });
     }
 
     fn sprinkle(&mut self, stream: &mut Stream) {
@@ -201,9 +208,19 @@ fn edit(operator: Operator, a: &Genome, b: &Genome, stream: &mut Stream) -> Edit
             let run = &mut edit.wishes[run(n, stream)];
             if left { run.rotate_left(1) } else { run.rotate_right(1) }
         }
-        Operator::Step => {
-            let gene = stream.index(n);
-            edit.wishes[gene] = Wish::Beside(allele(gene), if stream.chance(0.5) { 1 } else { -1 });
+        Operator::Step => edit.step(stream.index(n), genes, stream),
+        Operator::Tail => {
+            // Early decisions more often: more hangs on them, and there are few.
+            let within = 1 + stream.index(n);
+            let gene = stream.index(within);
+            if stream.chance(0.5) {
+                edit.step(gene, genes, stream);
+            } else {
+                edit.mutate(gene, stream);
+            }
+            for (wish, gene) in edit.wishes.iter_mut().zip(genes).skip(gene + 1) {
+                *wish = Wish::Likeliest(gene.allele);
+            }
         }
     }
     edit

@@ -283,17 +283,23 @@ impl PriorSampler {
 
     /// The option of largest prior weight; the first of several.
     pub fn best<P: Problem>(&mut self, decision: &Decision<'_, P>) -> u32 {
+        self.preferred(decision).unwrap_or(0)
+    }
+
+    /// The option of largest prior weight, the first of several; none where all weigh the same.
+    pub fn preferred<P: Problem>(&mut self, decision: &Decision<'_, P>) -> Option<u32> {
         if decision.options < 2 {
-            return 0;
+            return None;
         }
-        let mut best = (0, f64::NEG_INFINITY);
+        let (mut best, mut least) = ((0, f64::NEG_INFINITY), f64::INFINITY);
         for (i, weight) in self.weights(decision).iter().enumerate() {
             let weight = super::stream::usable(*weight);
+            least = least.min(weight);
             if weight > best.1 {
                 best = (i as u32, weight);
             }
         }
-        best.0
+        (best.1 > least).then_some(best.0)
     }
 }
 

@@ -257,8 +257,7 @@ impl Pricer<'_> {
         let software = self.software();
         let k = &self.kernels;
         let aligned = |width: f64| if k.element * width % ALIGNMENT == 0.0 { 1.0 } else { WITHOUT_TENSOR_CORES };
-        let product =
-            k.gemm(tokens, q * heads, context) * aligned(q) + k.gemm(tokens, context, v * heads) * aligned(v);
+        let product = k.gemm(tokens, q * heads, context) * aligned(q) + k.gemm(tokens, context, v * heads) * aligned(v);
         let scores = tokens * context * heads;
         // Written by the product, read and written by softmax, read by the next product; dropout reads, writes, and masks.
         let passes = k.element * if software.score_dropout { 6.5 } else { 4.0 };
