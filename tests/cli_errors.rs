@@ -6,8 +6,9 @@ use cli::{folder, run, small};
 
 #[test]
 fn arguments_that_are_not_understood_are_named_with_the_nearest() {
-    let cases: [(&[&str], &str, &str); 21] = [
+    let cases: [(&[&str], &str, &str); 22] = [
         (&["--backend", "genetics"], "--backend", "genetic"),
+        (&["--backend", "mcts.frugl"], "--backend", "did you mean `mcts.frugal`"),
         (&["--fix", "tpp=2"], "--fix", "did you mean `tp`"),
         (&["--fix", "tp"], "--fix", "dimension=value"),
         (&["--fix", "tp=0"], "--fix", "1 to"),

@@ -122,7 +122,7 @@ fn threads_do_not_change_the_answer() {
 
 #[test]
 fn every_backend_answers() {
-    for backend in ["auto", "exact", "mcts", "genetic", "random"] {
+    for backend in ["auto", "exact", "mcts", "mcts.halving", "genetic", "random"] {
         let ran = run(&small("plan", &["--json", "--backend", backend, "--max-evals", "300", "--seed", "7"]));
         assert_eq!(ran.code, 0, "{backend}: {}", ran.err);
         let answer = ran.json();

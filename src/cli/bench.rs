@@ -305,11 +305,20 @@ fn report(rows: &[Compared], style: Style) -> String {
         table.row(texts.into_iter().chain([format!("{:.2}", r.a12), format!("{:.3}", r.p), r.verdict.to_owned()]));
     }
     let count = |verdict: &str| rows.iter().filter(|r| r.verdict == verdict).count();
+    let verdicts = ["better", "worse", "not distinguishable", "cannot tell"].map(|verdict| (count(verdict), verdict));
+    let told: Vec<String> = verdicts
+        .iter()
+        .filter(|(n, verdict)| *n > 0 || ["better", "worse"].contains(verdict))
+        .map(|(n, verdict)| format!("{n} {verdict}"))
+        .collect();
+    let few = if count("cannot tell") > 0 {
+        "\nToo few seeds: no difference over so many pairs would be significant.\n"
+    } else {
+        ""
+    };
     format!(
-        "{}\n{} better, {} worse, {} not distinguishable (Mann-Whitney, Holm over all pairs; medians of final objectives)\n",
+        "{}\n{} (Mann-Whitney, Holm over all pairs; medians of final objectives)\n{few}",
         table.render(style),
-        count("better"),
-        count("worse"),
-        count("not distinguishable")
+        told.join(", ")
     )
 }

@@ -9,7 +9,7 @@ use crate::units::Seconds;
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Search")]
 pub(super) struct SearchArgs {
-    /// Search algorithm; `espalier backends` lists them
+    /// Search algorithm, or a preset of one such as mcts.frugal; `espalier backends` lists them
     #[arg(long, value_name = "NAME", value_parser = values::backend)]
     pub backend: Option<String>,
     /// Seed of everything random

@@ -108,11 +108,8 @@ pub(super) fn constraint(text: &str) -> Result<Constraint, InputError> {
 
 /// A search algorithm by name.
 pub(super) fn backend(text: &str) -> Result<String, InputError> {
-    let names = crate::space::backends::names();
-    match names.iter().find(|name| name.eq_ignore_ascii_case(text.trim())) {
-        Some(name) => Ok((*name).to_owned()),
-        None => Err(InputError::unknown_name(text, "a backend", names)),
-    }
+    let known = crate::space::backends::names().into_iter().find(|name| name.eq_ignore_ascii_case(text.trim()));
+    known.ok_or_else(|| crate::space::backends::unknown(text))
 }
 
 /// A framework by name.

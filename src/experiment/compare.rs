@@ -1,9 +1,12 @@
 //! Two recorded results side by side: which backend got better, worse, or cannot be told apart, on which instance.
 
 use super::analysis::{Verdict, View, verdict};
+use super::enough::{CANNOT_TELL, can_tell};
 use super::results::Results;
 use super::stats::{holm, mann_whitney, median};
 use serde::Serialize;
+
+const NOT_DISTINGUISHABLE: &str = "not distinguishable";
 
 /// One backend on one instance in both results.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -24,7 +27,8 @@ pub struct Compared {
     pub a12: f64,
     /// Corrected p-value.
     pub p: f64,
-    /// What the second is: `better`, `worse`, or `not distinguishable`.
+    /// What the second is: `better`, `worse`, `not distinguishable`, or `cannot tell` where there are too few runs for any
+    /// difference to be significant.
     pub verdict: &'static str,
 }
 
@@ -61,12 +65,14 @@ pub fn compare(a: &Results, b: &Results) -> Vec<Compared> {
     }
     let adjusted = holm(&rows.iter().map(|row| row.p).collect::<Vec<_>>());
     let zone = a.manifest.suite.equivalence.max(b.manifest.suite.equivalence);
+    let unclear =
+        if can_tell(samples.iter().map(|(y, x)| (y.len(), x.len()))) { NOT_DISTINGUISHABLE } else { CANNOT_TELL };
     for ((row, p), (y, x)) in rows.iter_mut().zip(adjusted).zip(&samples) {
         row.p = p;
         row.verdict = match verdict(y, x, p, zone) {
             Verdict::Better => "better",
             Verdict::Worse => "worse",
-            Verdict::NotDistinguishable => "not distinguishable",
+            Verdict::NotDistinguishable => unclear,
         };
     }
     rows

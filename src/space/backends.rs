@@ -10,9 +10,13 @@ use crate::search::registry::{self, Choice, RegistryError};
 /// A backend for layer-wise planning.
 pub type Layerwise<'a> = Box<dyn Backend<Erased<'a>> + 'a>;
 
-/// Names that `--backend` takes.
-pub fn names() -> Vec<&'static str> {
-    registry::entries::<Erased<'static>>().iter().map(|entry| entry.name).collect()
+/// Names that `--backend` takes: of backends, and of their presets behind a point.
+pub fn names() -> Vec<String> {
+    let entries = registry::entries::<Erased<'static>>();
+    let presets = |name: &str, entry: &registry::Entry<'_, Erased<'static>>| -> Vec<String> {
+        entry.page.presets.iter().map(|preset| format!("{name}.{}", preset.name)).collect()
+    };
+    entries.iter().flat_map(|entry| std::iter::once(entry.name.to_owned()).chain(presets(entry.name, entry))).collect()
 }
 
 /// The backend called `name`; `exact` carries the settings that exact search runs with.
@@ -23,9 +27,15 @@ pub fn find<'a>(name: &str, exact: Exact) -> Result<Layerwise<'a>, InputError> {
             let portfolio = registry::default_portfolio().map_err(refused)?;
             Ok(Box::new(Auto { exact: Some(Box::new(exact)), portfolio }))
         }
-        _ if names().contains(&name) => registry::build(&Choice::named(name)).map_err(refused),
-        _ => Err(InputError::unknown_name(name, "a backend", names()).at("backend")),
+        _ if names().iter().any(|known| known == name) => registry::build(&Choice::named(name)).map_err(refused),
+        _ => Err(unknown(name).at("backend")),
     }
+}
+
+/// That no backend is called so.
+pub fn unknown(name: &str) -> InputError {
+    let names = names();
+    InputError::unknown_name(name, "a backend", names.iter().map(String::as_str))
 }
 
 fn refused(error: RegistryError) -> InputError {

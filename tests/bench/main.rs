@@ -134,7 +134,7 @@ fn a_race_run_twice_and_by_two_jobs_is_the_same_but_for_its_clocks() {
     // The same results are nowhere better or worse.
     let rows = compare(&results, &Results::load(&b).unwrap());
     assert_eq!(rows.len(), 7 * 3);
-    assert!(rows.iter().all(|row| row.verdict == "not distinguishable" && row.a12 == 0.5));
+    assert!(rows.iter().all(|row| row.verdict == "cannot tell" && row.a12 == 0.5));
     assert!(run(&suite(), &b, &RunOptions::default(), &mut |_, _| {}).unwrap_err().to_string().contains("--resume"));
     for folder in [a, b] {
         std::fs::remove_dir_all(folder).unwrap();
@@ -238,7 +238,7 @@ fn the_command_line_runs_verifies_and_compares() {
     assert_eq!(cli::run(&["--json", "bench", "verify", &a]).json()["verified"], true);
     let compared = cli::run(&["--json", "bench", "compare", &a, &a]).json();
     assert_eq!(compared["pairs"].as_array().unwrap().len(), 21);
-    assert!(cli::run(&["bench", "compare", &a, &a]).out.contains("0 better, 0 worse, 21 not distinguishable"));
+    assert!(cli::run(&["bench", "compare", &a, &a]).out.contains("0 better, 0 worse, 21 cannot tell"));
     std::fs::write(folder.join("a/plots/profile.svg"), "").unwrap();
     let refused = cli::run(&["--json", "bench", "verify", &a]);
     assert_eq!((refused.code, &refused.json()["differs"][0]), (3, &Value::from("plots/profile.svg")));
