@@ -6,17 +6,19 @@
 use espalier::memo::Cache;
 use espalier::search::anneal::Anneal;
 use espalier::search::backend::Backend;
-use espalier::search::budget::Budget;
+use espalier::search::budget::{Budget, Stop};
+use espalier::search::evaluator::{Candidate, Evaluator};
 use espalier::search::genetic::Genetic;
 use espalier::search::mcts::Mcts;
 use espalier::search::problem::{Allele, Bound, Fidelity, Key128, Moves, Node, Problem};
-use espalier::search::problems::{ChainShape, LayerChain};
+use espalier::search::problems::{ChainPlan, ChainShape, LayerChain};
 use espalier::search::random::Random;
 use espalier::search::run::{Request, solve};
 use espalier::search::score::Score;
 use espalier::search::stream::Stream;
 use rayon::prelude::*;
 use std::hint::black_box;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -184,12 +186,66 @@ fn costs(chain: &LayerChain) -> [f64; 9] {
     ]
 }
 
+/// Asks for solutions that were made beforehand: what asking takes by itself.
+struct Replay(Mutex<Vec<Vec<Candidate<ChainPlan>>>>);
+
+impl Replay {
+    /// So many different solutions, in batches of the size of a generation.
+    fn of(chain: &LayerChain, count: usize) -> Self {
+        let mut state = chain.root();
+        let mut made = Vec::with_capacity(count);
+        for seed in 0..count as u64 {
+            let (mut stream, mut path) = (Stream::new(seed, 1, 0, 0), Vec::new());
+            while let Node::Choose { options, .. } = chain.node(&state) {
+                path.push(stream.index(options as usize) as u32);
+                chain.push(&mut state, path[path.len() - 1]);
+            }
+            let solution = chain.solution(&state);
+            made.push(Candidate { key: chain.key(&solution), solution, path: Some(path.as_slice().into()) });
+            path.iter().for_each(|_| chain.pop(&mut state));
+        }
+        Self(Mutex::new(made.chunks(56).map(<[_]>::to_vec).collect()))
+    }
+}
+
+impl Backend<LayerChain> for Replay {
+    fn name(&self) -> &'static str {
+        "replay"
+    }
+
+    fn identity(&self) -> String {
+        "replay".into()
+    }
+
+    fn search(&self, _: &LayerChain, _: u64, evaluator: &mut Evaluator<'_, LayerChain>) -> Stop {
+        while let Some(batch) = self.0.lock().ok().and_then(|mut left| left.pop()) {
+            if let Err(stop) = evaluator.ask(batch) {
+                return stop;
+            }
+        }
+        Stop::Exhausted
+    }
+}
+
+/// Microseconds per evaluation of asking alone: the ledger of what was asked, the batch, the archive of the best, the trace.
+fn asking(items: usize, segments: usize, evaluations: u64) -> f64 {
+    let problem = chain(items, segments);
+    let times = (0..5).map(|_| {
+        let replay = Replay::of(&problem, evaluations as usize);
+        let outcome = solve(&problem, &replay, Request::new(1, Budget::evaluations(evaluations))).unwrap();
+        outcome.wall_s * 1e6 / outcome.counters.evaluations as f64
+    });
+    times.fold(f64::INFINITY, f64::min)
+}
+
 /// Microseconds per evaluation: all, the evaluation itself, what else the problem is asked (walks, bounds, priors, keys), and the
 /// rest, which is the engine's.
 fn overhead(items: usize, segments: usize, evaluations: u64) {
     let problem = chain(items, segments);
     let costs = costs(&problem);
-    println!("{items} layers: {:.2} us for the price of a plan", costs[8] * 1e-3);
+    let price = costs[8] * 1e-3;
+    let asking = asking(items, segments, evaluations) - price;
+    println!("{items} layers: {price:.2} us for the price of a plan, {asking:.2} us to ask for it and write it down");
     println!("{:16} {:>8} {:>8} {:>8} {:>8}", "", "in all", "price", "problem", "engine");
     for (name, backend) in backends::<LayerChain>() {
         let all = seconds(&problem, &*backend, evaluations) * 1e6;
