@@ -54,6 +54,14 @@ fn commands_and_flags_that_do_not_exist_are_refused() {
 }
 
 #[test]
+fn a_file_that_is_named_like_a_preset_is_told_how_to_be_named() {
+    let refused = run(&["--json", "model", "tests"]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.error()["help"].as_str().unwrap().contains("`./tests`"), "{}", refused.err);
+    assert!(!run(&["--json", "model", "no such"]).err.contains("./"));
+}
+
+#[test]
 fn help_and_version_are_answers() {
     for arguments in
         [&["--help"][..], &["plan", "--help"], &["check", "--help"], &["min-gpus", "--help"], &["--version"]]

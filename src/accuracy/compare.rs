@@ -192,6 +192,9 @@ fn question(case: &Case) -> String {
     )
 }
 
+/// A measured peak is at most so many times the memory of the data sheet: GB and GiB are mixed up here and there.
+const FULLEST: f64 = 1.1;
+
 fn compare_row(row: &Row, quantity: Quantity, constants: Constants) -> Result<Compared, LeftOut> {
     let case = Case::with(row, constants)?;
     if case.crashed {
@@ -201,6 +204,9 @@ fn compare_row(row: &Row, quantity: Quantity, constants: Constants) -> Result<Co
     match quantity {
         Quantity::Time if case.iteration_s.is_none() => return Err(LeftOut::NotMeasured),
         Quantity::Memory if peak.is_none() => return Err(LeftOut::NotMeasured),
+        Quantity::Memory if peak.is_some_and(|peak| peak.bytes > case.pool.device.memory.0 * FULLEST) => {
+            return Err(LeftOut::Impossible);
+        }
         _ => {}
     }
     let estimate = case.estimate().map_err(|_| LeftOut::Inconsistent)?;

@@ -34,7 +34,7 @@ pub enum LeftOut {
     EmptyStage,
     /// The degrees do not multiply to the devices, or do not divide the batch.
     Inconsistent,
-    /// A measurement beyond the device's physics: more arithmetic per second than its peak.
+    /// A measurement beyond the device's physics: more arithmetic per second than its peak, or more memory than it has.
     Impossible,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for LeftOut {
             Self::Cut => f.write_str("uneven pipeline cut not stated"),
             Self::EmptyStage => f.write_str("a stage would be empty: the framework refuses it"),
             Self::Inconsistent => f.write_str("degrees, devices and batch contradict each other"),
-            Self::Impossible => f.write_str("measured faster than the device's peak"),
+            Self::Impossible => f.write_str("measured faster than the device's peak, or fuller than the device"),
         }
     }
 }

@@ -79,23 +79,35 @@ fn said(line: &str) -> Option<Option<Said>> {
     number_after(line, " tps").map(|tps| tps.map(Said::TokensPerDevice))
 }
 
-/// What tells runs in one log apart: iterations in all (of `iteration 10/ 100`) and the global batch.
-fn run_of(line: &str) -> (Option<u64>, Option<u64>) {
+/// What a line says of its run.
+struct Run {
+    /// Which iteration it is: 10 of `iteration 10/ 100`.
+    iteration: Option<u64>,
+    /// Iterations in all.
+    total: Option<u64>,
+    /// Global batch.
+    batch: Option<u64>,
+}
+
+fn run_of(line: &str) -> Run {
     let whole = |text: &str| {
         let digits: String =
             text.trim_start_matches([':', ' ', '=']).chars().take_while(char::is_ascii_digit).collect();
         digits.parse::<u64>().ok()
     };
-    let total = line.find("iteration ").and_then(|at| line[at..].split_once('/')).and_then(|(_, rest)| whole(rest));
+    const MARK: &str = "iteration ";
+    let numbers = line.find(MARK).and_then(|at| line[at + MARK.len()..].split_once('/'));
+    let (iteration, total) = numbers.map_or((None, None), |(number, rest)| (whole(number), whole(rest)));
     let batch = |mark: &str| line.find(mark).and_then(|at| whole(&line[at + mark.len()..]));
-    (total, batch("global batch size").or_else(|| batch("global_batch_size")))
+    Run { iteration, total, batch: batch("global batch size").or_else(|| batch("global_batch_size")) }
 }
 
 /// Reads a log of a run that trains `tokens_per_device` tokens a step on each device, `batch` sequences in all. Of several runs
-/// in one log the longest with this batch counts.
+/// in one log (other iterations in all, or numbers of iterations that do not go up) the longest with this batch counts.
 pub fn times(text: &str, tokens_per_device: f64, batch: u64) -> Times {
     let mut times = Times::default();
-    let mut found: Vec<(usize, Option<u64>, f64)> = Vec::new();
+    let mut found: Vec<(usize, (Option<u64>, usize), f64)> = Vec::new();
+    let (mut last, mut restarts) = (None, 0);
     let cut_off = !text.is_empty() && !text.ends_with('\n');
     let count = text.lines().count();
     for (i, line) in text.lines().enumerate() {
@@ -117,7 +129,7 @@ pub fn times(text: &str, tokens_per_device: f64, batch: u64) -> Times {
                 ));
             }
             Some(Some(said)) => {
-                let (total, stated) = run_of(line);
+                let Run { iteration, total, batch: stated } = run_of(line);
                 if let Some(other) = stated.filter(|stated| *stated != batch) {
                     times.other_runs.push(i + 1);
                     let why = format!("another global batch than the plan's {batch}");
@@ -132,19 +144,21 @@ pub fn times(text: &str, tokens_per_device: f64, batch: u64) -> Times {
                     Said::Seconds(s) => s,
                     Said::TokensPerDevice(rate) => tokens_per_device / rate,
                 };
-                found.push((i + 1, total, seconds));
+                restarts += usize::from(iteration.is_some() && iteration <= last);
+                last = iteration.or(last);
+                found.push((i + 1, (total, restarts), seconds));
             }
         }
     }
-    let length = |total: Option<u64>| found.iter().filter(|f| f.1 == total).count();
-    let longest = found.iter().map(|f| f.1).max_by_key(|total| (length(*total), *total)).flatten();
-    for (line, total, seconds) in &found {
-        if *total == longest {
+    let length = |run| found.iter().filter(|f| f.1 == run).count();
+    let longest = found.iter().map(|f| f.1).max_by_key(|run| (length(*run), *run));
+    for (line, run, seconds) in &found {
+        if Some(*run) == longest {
             times.seconds.push(*seconds);
             times.lines.push(*line);
         } else {
             times.other_runs.push(*line);
-            let value = total.map_or("no number of iterations".to_owned(), |n| format!("a run of {n} iterations"));
+            let value = run.0.map_or("no number of iterations".to_owned(), |n| format!("a run of {n} iterations"));
             times.skipped.push(Skipped::new(format!("line {line}"), value, "of another run in the same log"));
         }
     }
@@ -193,5 +207,17 @@ mod tests {
             "{:?}",
             none.skipped
         );
+    }
+
+    #[test]
+    fn a_run_that_begins_again_in_the_same_log_is_another_run() {
+        let line = |i: u64, ms: f64| format!(" iteration {i:8}/ 100 | elapsed time per iteration (ms): {ms} | x\n");
+        let twice: String = (1..=8).map(|i| line(i, 1000.0)).chain((1..=9).map(|i| line(i, 3000.0))).collect();
+        let of = times(&twice, 1.0, 64);
+        assert_eq!((of.seconds.len(), of.seconds[0], of.other_runs.len()), (9, 3.0, 8));
+        let alike: String = (0..30).map(|i| line(5, 1000.0 + f64::from(i))).collect();
+        assert_eq!(times(&alike, 1.0, 64).seconds.len(), 1);
+        let one: String = (1..=30).map(|i| line(i * 10, 1000.0)).collect();
+        assert_eq!(times(&one, 1.0, 64).seconds.len(), 30);
     }
 }

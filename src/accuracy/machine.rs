@@ -1,5 +1,6 @@
 //! The machines that tables name: a device, how many, how many to a node, and the network as far as it is stated.
 
+use super::cells::Unreadable;
 use super::left_out::LeftOut;
 use super::table::Row;
 use crate::cluster::fabric::{self, Fabric};
@@ -73,7 +74,7 @@ pub fn pool(row: &Row) -> Result<Pool, LeftOut> {
         let scale = domain as f64 / base.devices_per_node as f64;
         outer.uplink = outer.uplink * scale;
         let text = row.or_blank("inter_bw");
-        if let Some((fabric, node_rate, nic)) = network(text, node) {
+        if let Some((fabric, node_rate, nic)) = network(text, node)? {
             let level = fabric.level(count, node_rate * (domain as f64 / node as f64), nic.min(node_rate));
             outer = level;
         }
@@ -83,10 +84,16 @@ pub fn pool(row: &Row) -> Result<Pool, LeftOut> {
     Ok(Pool { name: machine.to_owned(), devices: count, devices_per_node: node, levels, device, ..base })
 }
 
-/// The network that a table describes in words: kind, rate of a node and rate that one device drives.
-fn network(text: &str, node: u64) -> Option<(Fabric, BytesPerSecond, BytesPerSecond)> {
+/// The network that a table describes in words: kind, rate of a node and rate that one device drives; none where no rate is
+/// stated, or only that of something else than a network.
+fn network(text: &str, node: u64) -> Result<Option<(Fabric, BytesPerSecond, BytesPerSecond)>, LeftOut> {
+    let Some((nics, rate)) = rates(text).map_err(|()| {
+        LeftOut::Unreadable(Unreadable::new("inter_bw", text, "a positive rate in Gb/s, e.g. `8x400 Gb/s per node`"))
+    })?
+    else {
+        return Ok(None);
+    };
     let lower = text.to_lowercase();
-    let (nics, rate) = rates(&lower)?;
     let fabric = match () {
         () if lower.contains("efa") => fabric::EFA,
         () if lower.contains("roce") => fabric::ROCE,
@@ -98,22 +105,40 @@ fn network(text: &str, node: u64) -> Option<(Fabric, BytesPerSecond, BytesPerSec
     let total = if lower.contains("per gpu") { rate * node as f64 } else { nics * rate };
     // Each device drives the NICs next to it, at least one.
     let near = if nics > 1.0 { (nics / node as f64).max(1.0) * rate } else { total / node as f64 };
-    Some((fabric, bits(total), bits(near)))
+    Ok(Some((fabric, bits(total), bits(near))))
 }
 
-/// Number of ports and Gb/s of each: of `4x100 Gb/s`, `8x ConnectX-7 IB NDR 400Gb/s`, `800 Gb/s per node`.
-fn rates(text: &str) -> Option<(f64, f64)> {
-    let at = text.find("gb/s")?;
+/// Number of ports and Gb/s of each: of `4x100 Gb/s`, `8x ConnectX-7 IB NDR 400Gb/s`, `800 Gb/s per node`, `50 GB/s per GPU`. An
+/// error where a rate is none, or in another unit.
+fn rates(text: &str) -> Result<Option<(f64, f64)>, ()> {
+    const UNITS: [(&str, f64); 6] =
+        [("Gb/s", 1.0), ("Gbps", 1.0), ("Gbit/s", 1.0), ("gb/s", 1.0), ("GB/s", 8.0), ("GBps", 8.0)];
+    let found = UNITS.iter().filter_map(|(unit, bits)| Some((text.find(unit)?, *bits))).min_by_key(|(at, _)| *at);
+    let Some((at, bits)) = found else {
+        let other = ["b/s", "bps"].iter().any(|unit| text.to_lowercase().contains(unit));
+        return if other { Err(()) } else { Ok(None) };
+    };
+    // Bytes per second are told of buses, too.
+    if bits > 1.0 && text[..at].contains("PCIe") {
+        return Ok(None);
+    }
     let before = text[..at].trim_end();
-    let digits = |s: &str| s.len() - s.trim_end_matches(|c: char| c.is_ascii_digit()).len();
-    let rate: f64 = before[before.len() - digits(before)..].parse().ok()?;
+    let is_part = |c: char| c.is_ascii_digit() || c == '.';
+    let digits = |s: &str| s.len() - s.trim_end_matches(is_part).len();
+    let rate: f64 = before[before.len() - digits(before)..].parse().map_err(|_| ())?;
     let rest = &before[..before.len() - digits(before)];
+    if !(rate > 0.0 && rate.is_finite()) || rest.ends_with('-') {
+        return Err(());
+    }
     // The last `x` that stands behind a number.
     let nics = rest.match_indices('x').rev().find_map(|(at, _)| {
         let head = &rest[..at];
         head[head.len() - digits(head)..].parse::<f64>().ok()
     });
-    Some((nics.unwrap_or(1.0), rate))
+    match nics {
+        Some(nics) if nics <= 0.0 => Err(()),
+        _ => Ok(Some((nics.unwrap_or(1.0), rate * bits))),
+    }
 }
 
 #[cfg(test)]
@@ -122,13 +147,20 @@ mod tests {
 
     #[test]
     fn networks_are_read_as_tables_write_them() {
-        assert_eq!(rates("4x100 gb/s omnipath per node"), Some((4.0, 100.0)));
-        assert_eq!(rates("8x connectx-7 ib ndr 400gb/s"), Some((8.0, 400.0)));
-        assert_eq!(rates("800 gb/s per node"), Some((1.0, 800.0)));
-        assert_eq!(rates("nvlink"), None);
-        let (_, node, near) = network("AWS p5 EFA 3200 Gb/s per node", 8).unwrap();
+        assert_eq!(rates("4x100 Gb/s OmniPath per node"), Ok(Some((4.0, 100.0))));
+        assert_eq!(rates("8x ConnectX-7 IB NDR 400Gb/s"), Ok(Some((8.0, 400.0))));
+        assert_eq!(rates("800 gb/s per node"), Ok(Some((1.0, 800.0))));
+        assert_eq!(rates("50 GB/s per GPU"), Ok(Some((1.0, 400.0))));
+        assert_eq!(rates("12.5 GBps"), Ok(Some((1.0, 100.0))));
+        for nothing in ["nvlink", "", "RoCE; GPU-PCIe: 504 GB/s"] {
+            assert_eq!(rates(nothing), Ok(None), "{nothing}");
+        }
+        for wrong in ["0 Gb/s", "-5 Gb/s", "nan Gb/s", "0x400 Gb/s", "1 Mb/s", "400 Tb/s", "1e400 Gb/s", "Gb/s"] {
+            assert_eq!(rates(wrong), Err(()), "{wrong}");
+        }
+        let (_, node, near) = network("AWS p5 EFA 3200 Gb/s per node", 8).unwrap().unwrap();
         assert_eq!((node.get(), near.get()), (400e9, 50e9));
-        let (_, node, _) = network("400 Gb/s per GPU RoCE", 8).unwrap();
+        let (_, node, _) = network("400 Gb/s per GPU RoCE", 8).unwrap().unwrap();
         assert_eq!(node.get(), 400e9);
     }
 

@@ -29,7 +29,10 @@ pub(super) fn run(args: &Args, output: &Output) -> Ended {
         output.answer(&document, |style| list(&all, style))?;
         return Ok(ANSWERED);
     };
-    let Some(entry) = all.iter().find(|entry| entry.name.eq_ignore_ascii_case(name.trim())) else {
+    // A preset is told about on the page of its backend.
+    let backend = name.split('.').next().unwrap_or(name).trim();
+    let known = crate::space::backends::names().iter().any(|known| known.eq_ignore_ascii_case(name.trim()));
+    let Some(entry) = all.iter().find(|entry| known && entry.name.eq_ignore_ascii_case(backend)) else {
         return Err(InputError::unknown_name(name, "a backend", all.iter().map(|entry| entry.name)).at("NAME").into());
     };
     let document = json!({ "schema": "espalier/backends/1", "backends": [object(entry)] });

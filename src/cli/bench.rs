@@ -6,7 +6,7 @@ use super::progress::{Bar, interrupt};
 use super::{ANSWERED, DOES_NOT_FIT, Ended, INTERRUPTED, values};
 use crate::error::{InputError, Kind};
 use crate::experiment::ExperimentError;
-use crate::experiment::compare::{Compared, compare};
+use crate::experiment::compare::{Compared, compare, not_compared};
 use crate::experiment::fates::{self, Fate};
 use crate::experiment::reprice::reprice;
 use crate::experiment::results::Results;
@@ -248,7 +248,7 @@ fn shortened(names: &[String]) -> String {
 
 fn improve(folder: &Path, path: &Path, output: &Output) -> Ended {
     let mut table = best_known::load(path)?;
-    let improved = best_known::improve(&mut table, &Results::load(folder)?);
+    let improved = best_known::improve(&mut table, &Results::load(folder)?)?;
     best_known::save(&table, path)?;
     let document = json!({ "schema": "espalier/bench-best-known/1", "values": table.len(), "improved": improved });
     output.answer(&document, |_| {
@@ -284,13 +284,25 @@ fn learned(folder: &Path, path: &Path, suite_folder: &Path, output: &Output) -> 
 }
 
 fn compared(a: &Path, b: &Path, output: &Output) -> Ended {
-    let rows = compare(&Results::load(a)?, &Results::load(b)?);
+    let (first, second) = (Results::load(a)?, Results::load(b)?);
+    let rows = compare(&first, &second);
+    let left_out = not_compared(&first, &second);
     if rows.is_empty() {
         let error = InputError::new(Kind::Inconsistent).in_file(b.display());
-        return Err(error.expected("an instance, a backend and the budget of the first results").into());
+        let error = match [&first, &second].map(|results| results.manifest.suite.evaluations) {
+            [mine, theirs] if mine != theirs => error.at("evaluations").found(theirs).expected(mine),
+            _ => error.expected("an instance and a backend of the first results").help(shortened(&left_out)),
+        };
+        return Err(error.into());
     }
-    let document = json!({ "schema": "espalier/bench-compare/1", "pairs": rows });
-    output.answer(&document, |style| report(&rows, style))?;
+    let document = json!({ "schema": "espalier/bench-compare/1", "pairs": rows, "not_compared": left_out });
+    output.answer(&document, |style| {
+        let mut text = report(&rows, style);
+        if !left_out.is_empty() {
+            let _ = writeln!(text, "Not compared: {}.", shortened(&left_out));
+        }
+        text
+    })?;
     Ok(ANSWERED)
 }
 

@@ -1,8 +1,10 @@
 //! The table of best known values: it improves by recorded runs and by nothing else.
 
+use super::ExperimentError;
+use super::reference_value::is_below;
 use super::reference_value::{BestKnown, Provenance, Reference};
-use super::results::Results;
-use super::{ExperimentError, file};
+use super::results::{RUNS, Results};
+use crate::error::{InputError, Kind};
 use crate::read;
 use serde::Serialize;
 use std::path::Path;
@@ -27,8 +29,7 @@ pub fn load(path: &Path) -> Result<BestKnown, ExperimentError> {
     if !path.exists() {
         return Ok(BestKnown::new());
     }
-    let text = std::fs::read_to_string(path).map_err(file(path))?;
-    Ok(read::parse(&text, &path.display().to_string())?)
+    Ok(read::file(path)?)
 }
 
 /// Writes it.
@@ -39,7 +40,10 @@ pub fn save(table: &BestKnown, path: &Path) -> Result<(), ExperimentError> {
 }
 
 /// Takes over what recorded runs have found that is better than `table` has it. Instances whose optimum is proven are left out.
-pub fn improve(table: &mut BestKnown, results: &Results) -> Vec<Improved> {
+///
+/// # Errors
+/// When a run claims a value below what is proven to be a bound.
+pub fn improve(table: &mut BestKnown, results: &Results) -> Result<Vec<Improved>, InputError> {
     let mut improved = Vec::new();
     for instance in &results.manifest.instances {
         if instance.reference.as_ref().is_some_and(|reference| reference.provenance == Provenance::Optimal) {
@@ -48,6 +52,14 @@ pub fn improve(table: &mut BestKnown, results: &Results) -> Vec<Improved> {
         let of_instance = results.runs.iter().filter(|run| run.instance == instance.id);
         let found = of_instance.filter_map(|run| Some((run.best.filter(|best| best.is_finite())?, run)));
         let Some((best, run)) = found.min_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
+        let of_instance = results.runs.iter().filter(|run| run.instance == instance.id);
+        let stated = instance.reference.iter().filter(|r| r.provenance == Provenance::Bound).map(|r| r.value);
+        let bound = of_instance.filter_map(|run| run.bound).chain(stated).fold(f64::NEG_INFINITY, f64::max);
+        if is_below(best, bound) {
+            let error = InputError::new(Kind::Inconsistent).in_file(RUNS);
+            let error = error.at(format!("{} {} seed {}", run.instance, run.backend, run.seed)).found(best);
+            return Err(error.expected(format!("at least {bound:?}, the proven bound")));
+        }
         let before = table.get(&instance.digest).map(|reference| reference.value);
         if before.is_some_and(|before| best >= before) {
             continue;
@@ -58,5 +70,5 @@ pub fn improve(table: &mut BestKnown, results: &Results) -> Vec<Improved> {
         let (instance, backend, seed) = (instance.id.clone(), run.backend.clone(), run.seed);
         improved.push(Improved { instance, before, now: best, backend, seed });
     }
-    improved
+    Ok(improved)
 }

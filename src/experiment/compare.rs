@@ -2,6 +2,7 @@
 
 use super::analysis::{Verdict, View, verdict};
 use super::enough::{CANNOT_TELL, can_tell};
+use super::manifest::InstanceRecord;
 use super::results::Results;
 use super::stats::{holm, mann_whitney, median};
 use serde::Serialize;
@@ -30,6 +31,19 @@ pub struct Compared {
     /// What the second is: `better`, `worse`, `not distinguishable`, or `cannot tell` where there are too few runs for any
     /// difference to be significant.
     pub verdict: &'static str,
+}
+
+/// Instances that cannot be compared, and why.
+pub fn not_compared(a: &Results, b: &Results) -> Vec<String> {
+    let (mine, theirs) = (&a.manifest.instances, &b.manifest.instances);
+    let has = |all: &[InstanceRecord], one: &InstanceRecord| all.iter().any(|other| other.digest == one.digest);
+    let named = |all: &[InstanceRecord], one: &InstanceRecord| all.iter().any(|other| other.id == one.id);
+    let first = mine.iter().filter(|one| !has(theirs, one)).map(|one| match named(theirs, one) {
+        true => format!("`{}` is another problem in the second", one.id),
+        false => format!("`{}` is in the first only", one.id),
+    });
+    let second = theirs.iter().filter(|one| !has(mine, one) && !named(mine, one));
+    first.chain(second.map(|one| format!("`{}` is in the second only", one.id))).collect()
 }
 
 /// Both results where they have the same problems (equal digests), backends of one name, and the same budget.

@@ -296,7 +296,7 @@ fn galvatron(case: &str, folder: &Path) -> Result<Option<PathBuf>, InputError> {
         .filter(|name| root.join(name).join("case.json").is_file())
         .collect();
     names.sort_unstable();
-    match names.iter().find(|name| name.starts_with(case)) {
+    match names.iter().find(|name| *name == case || name.split('_').next() == Some(case)) {
         Some(name) => Ok(Some(root.join(name))),
         None => Err(InputError::unknown_name(case, "a case", names.iter().map(String::as_str)).at("source")),
     }

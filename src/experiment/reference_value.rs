@@ -145,10 +145,19 @@ pub fn find(
         return Ok(Some(Reference { value: best, provenance: Provenance::Optimal, source }));
     }
     if let Some(known) = best_known.get(digest) {
+        if let Some(bound) = bound.filter(|bound| is_below(known.value, *bound)) {
+            let error = InputError::new(Kind::Inconsistent).at(format!("best known value of `{}`", spec.id));
+            return Err(error.found(known.value).expected(format!("at least {bound:?}, the proven bound")));
+        }
         return Ok(Some(known.clone()));
     }
     let source = "exact search of this engine, not closed".to_owned();
     Ok(bound.map(|value| Reference { value, provenance: Provenance::Bound, source }))
+}
+
+/// Whether a value is below a proven bound by more than sums in another order differ.
+pub(super) fn is_below(value: f64, bound: f64) -> bool {
+    value < bound - ROUNDING * bound.abs()
 }
 
 /// Whether a score reaches `distance` of the reference.

@@ -187,6 +187,11 @@ pub(super) fn finished(folder: &Path) -> Result<Vec<Run>, ExperimentError> {
     let mut points = read_trace(&trace, &std::fs::read_to_string(&trace).map_err(file(&trace))?)?;
     for run in &mut runs {
         run.trace = points.remove(&(run.instance.clone(), run.backend.clone(), run.seed)).unwrap_or_default();
+        if let Some(late) = run.trace.iter().find(|point| point.evaluations > run.evaluations) {
+            let error = InputError::new(Kind::Inconsistent).in_file(trace.display());
+            let error = error.at(format!("{} {} seed {}", run.instance, run.backend, run.seed)).found(late.evaluations);
+            return Err(error.expected(format!("at most {} evaluations, which {RUNS} has", run.evaluations)).into());
+        }
         let said = run.trace.last().and_then(|point| point.score.objective());
         if said != run.best {
             let words = |best: Option<f64>| best.map_or("nothing feasible".to_owned(), |best| format!("{best:?}"));
@@ -208,7 +213,9 @@ fn incomplete(folder: &Path, name: &str) -> InputError {
         _ if there(JOURNAL) || there(TUNING) => {
             "its race is not over: go on with `espalier bench SUITE -o FOLDER --resume`"
         }
-        _ if there("manifest.json") => "it was kept without its runs; `espalier bench` with the suite makes them again",
+        _ if there("manifest.json") => {
+            "it was kept without its runs; `espalier bench SUITE -o ANOTHER_FOLDER` makes them again"
+        }
         _ => "`espalier bench SUITE -o FOLDER` makes one",
     })
 }
@@ -232,7 +239,8 @@ fn read_trace(path: &Path, text: &str) -> Result<Traces, ExperimentError> {
         let [instance, backend, seed, evaluations, requests, wall_s, cpu_s, event, value] = cells[..] else {
             return Err(wrong());
         };
-        let number = |text: &str| text.parse::<f64>().map_err(|_| wrong());
+        let number = |text: &str| text.parse::<f64>().ok().filter(|x| x.is_finite()).ok_or_else(wrong);
+        let clock = |text: &str| number(text).and_then(|s| if s >= 0.0 { Ok(s) } else { Err(wrong()) });
         let count = |text: &str| text.parse::<u64>().map_err(|_| wrong());
         let score = match event {
             "feasible" => Score::feasible(number(value)?),
@@ -243,8 +251,8 @@ fn read_trace(path: &Path, text: &str) -> Result<Traces, ExperimentError> {
         let point = Point {
             evaluations: count(evaluations)?,
             requests: count(requests)?,
-            wall_s: number(wall_s)?,
-            cpu_s: number(cpu_s)?,
+            wall_s: clock(wall_s)?,
+            cpu_s: clock(cpu_s)?,
             score,
         };
         traces.entry((instance.to_owned(), backend.to_owned(), count(seed)?)).or_default().push(point);

@@ -67,9 +67,11 @@ impl ModelSource {
     /// The model; `folder` is where relative paths start.
     pub fn resolve(&self, folder: &Path) -> Result<Model, InputError> {
         match self {
-            Self::Preset(name) => {
-                presets::find(name).map_err(|e| InputError { file: None, ..InputError::from(e) }.at("model"))
-            }
+            Self::Preset(name) => presets::find(name).map_err(|e| {
+                let error = InputError { file: None, ..InputError::from(e) }.at("model");
+                let there = !name.is_empty() && folder.join(name).exists();
+                if there { error.help(format!("for the file or folder of that name, write `./{name}`")) } else { error }
+            }),
             Self::Path { path, treat_as } => {
                 let path = folder.join(path);
                 let inner = path.join("config.json");

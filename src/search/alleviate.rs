@@ -50,7 +50,7 @@ pub const PAGE: Page = Page {
         parameter("width", "changes tried at every hop", "a batch for sixteen threads").within(Range::Whole(4, 64)),
         parameter("kept", "solutions kept to back up to", "this engine").within(Range::Whole(50, 2000)),
         parameter("moves", "share of the changes that are moves of local search", "this engine")
-            .within(Range::Real(0.0, 1.0)),
+            .within(Range::Share(0.0, 1.0)),
     ],
 };
 

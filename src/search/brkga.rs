@@ -58,13 +58,13 @@ pub const PAGE: Page = Page {
         )
         .within(Range::Whole(20, 300)),
         parameter("elite", "share that survives", "Goncalves and Resende 2011: 0.10 to 0.25")
-            .within(Range::Real(0.1, 0.25)),
+            .within(Range::Share(0.1, 0.25)),
         parameter("mutants", "share that is drawn anew", "Goncalves and Resende 2011: 0.10 to 0.30")
-            .within(Range::Real(0.1, 0.3)),
+            .within(Range::Share(0.1, 0.3)),
         parameter("rho", "probability that a key is the elite parent's", "Goncalves and Resende 2011: 0.5 to 0.8")
-            .within(Range::Real(0.5, 0.8)),
+            .within(Range::Share(0.5, 0.8)),
         parameter("prior", "share of the prior in what a key means", "this engine; zero is the published method")
-            .within(Range::Real(0.0, 1.0)),
+            .within(Range::Share(0.0, 1.0)),
     ],
 };
 

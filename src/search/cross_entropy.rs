@@ -84,7 +84,7 @@ const TEXTS: &[super::manual::Parameter] = &[
         "how far probabilities move in a round",
         "de Boer et al. 2005: 0.3 to 0.7 for discrete choices",
     )
-    .within(Range::Real(0.05, 0.8)),
+    .within(Range::Share(0.05, 0.8)),
     parameter("patience", "rounds without an improvement before a fresh table", "this engine")
         .within(Range::Whole(8, 80)),
 ];

@@ -21,8 +21,10 @@ pub struct Parameter {
 pub enum Range {
     /// The default only: what it changes is not how well a search goes.
     Fixed,
-    /// Between two numbers.
+    /// Between two numbers; no negative one is taken.
     Real(f64, f64),
+    /// Between two shares; any from 0 to 1 is taken.
+    Share(f64, f64),
     /// Between two positive numbers, evenly in their logarithm.
     Log(f64, f64),
     /// A whole number, both ends counted, evenly in the logarithm.
@@ -42,7 +44,7 @@ impl Range {
         let short = |x: f64| format!("{x:.2e}").parse().unwrap_or(x);
         Some(match self {
             Range::Fixed => return None,
-            Range::Real(from, to) => Value::from(short(between(from, to, stream.unit()))),
+            Range::Real(from, to) | Range::Share(from, to) => Value::from(short(between(from, to, stream.unit()))),
             Range::Log(from, to) => Value::from(short(log(from, to, stream.unit()))),
             Range::Whole(from, to) => {
                 let drawn = log(from.max(1) as f64, (to + 1) as f64, stream.unit()).floor() as u64;
@@ -59,7 +61,7 @@ impl Range {
     pub fn words(self) -> Option<String> {
         Some(match self {
             Range::Fixed => return None,
-            Range::Real(from, to) | Range::Log(from, to) => format!("{from} to {to}"),
+            Range::Real(from, to) | Range::Share(from, to) | Range::Log(from, to) => format!("{from} to {to}"),
             Range::Whole(from, to) => format!("{from} to {to}"),
             Range::Flag => "true or false".to_owned(),
             Range::Names(names) => names.join(" or "),
@@ -203,7 +205,7 @@ pub const MCTS: Page = Page {
         parameter("guided", "whether roll-outs and the order of options follow the prior", "worth more than the rule")
             .within(Range::Flag),
         parameter("mix", "share of the best in a node's value, the rest is the mean", "the mean: Kocsis 2006")
-            .within(Range::Real(0.0, 1.0)),
+            .within(Range::Share(0.0, 1.0)),
         parameter("scale", "how costs are brought to [0, 1]: minmax or sigma", "Schmoecker 2025 for sigma")
             .within(Range::Names(&["minmax", "sigma"])),
         parameter("first_play_reduction", "how much less an unvisited child is taken to be worth", "Silver 2017")
@@ -217,7 +219,7 @@ pub const MCTS: Page = Page {
             "Schadd 2008",
         ),
         parameter("noise", "share of noise in the priors of all trees but the first", "Silver 2017, 0.25")
-            .within(Range::Real(0.0, 0.5)),
+            .within(Range::Share(0.0, 0.5)),
         parameter(
             "transposition",
             "whether of prefixes that meet only the cheapest goes on",
@@ -235,7 +237,7 @@ pub const MCTS: Page = Page {
             "share of a batch that makes the best path anew in some places instead of descending",
             "Shaw 1998; half: best or equal on chains and pipelines (measured, 2026-11)",
         )
-        .within(Range::Real(0.0, 0.75)),
+        .within(Range::Share(0.0, 0.75)),
     ],
 };
 
@@ -281,7 +283,7 @@ pub const GENETIC: Page = Page {
             "share of the children that are neighbours of the island's best",
             "5 to 10 % (measured, 2026-11)",
         )
-        .within(Range::Real(0.0, 0.4)),
+        .within(Range::Share(0.0, 0.4)),
         parameter("niches", "children per generation bred within niches, where there are several", "this engine")
             .within(Range::Whole(4, 64)),
         parameter("patience", "generations without an improvement after which an island begins anew", "this engine")
@@ -297,7 +299,7 @@ pub const GENETIC: Page = Page {
             "share of the drafts that go on from the best draft so far",
             "with 32 drafts it makes no difference on chains of 24 layers, with 1 000 it does (measured, 2026-11)",
         )
-        .within(Range::Real(0.0, 0.95)),
+        .within(Range::Share(0.0, 0.95)),
     ],
 };
 
@@ -327,7 +329,7 @@ pub const ANNEAL: Page = Page {
             "FlexFlow",
         ),
         parameter("exchange", "rounds between two replacements of the worst chain, as a share of all", "this engine")
-            .within(Range::Real(0.0, 0.1)),
+            .within(Range::Share(0.0, 0.1)),
     ],
 };
 

@@ -74,9 +74,9 @@ pub const PAGE: Page = Page {
             "Ropke and Pisinger 2006: 5 % accepted half the time, less here",
         )
         .within(Range::Log(0.0005, 0.05)),
-        parameter("runs", "share of the windows that are runs", "this engine").within(Range::Real(0.0, 1.0)),
+        parameter("runs", "share of the windows that are runs", "this engine").within(Range::Share(0.0, 1.0)),
         parameter("exact", "share of the rounds that also solve one window exactly", "off: chains are for `exact`")
-            .within(Range::Real(0.0, 0.5)),
+            .within(Range::Share(0.0, 0.5)),
         parameter("work", "label extensions of an exact window", "milliseconds of one core"),
     ],
 };

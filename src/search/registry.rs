@@ -17,7 +17,7 @@ use super::genetic::Genetic;
 use super::greedy::{self, Greedy};
 use super::integer::{self, Integer};
 use super::late::{self, Late};
-use super::manual::{self, Page, Preset};
+use super::manual::{self, Page, Preset, Range};
 use super::mcts::Mcts;
 use super::neighbourhood::{self, Neighbourhood};
 use super::nested::{self, Nested};
@@ -181,6 +181,7 @@ pub fn build<'p, P: Problem + 'p>(choice: &Choice) -> Built<'p, P> {
     };
     if let Some((entry, mut parameters)) = found {
         parameters.extend(choice.parameters.clone());
+        fractions(entry, &parameters)?;
         return (entry.build)(&parameters);
     }
     let valid: Vec<String> = match entry {
@@ -212,6 +213,24 @@ const TIMES: u64 = 64;
 /// The largest whole number that a parameter with this default may have.
 pub fn largest(default: Option<&Value>) -> u64 {
     default.and_then(Value::as_u64).map_or(LARGEST, |default| LARGEST.max(default.saturating_mul(TIMES)))
+}
+
+/// Refuses negative fractions, and shares above one.
+fn fractions<P: Problem>(entry: &Entry<'_, P>, given: &Map<String, Value>) -> Result<(), RegistryError> {
+    let usual = (entry.defaults)();
+    for parameter in entry.page.parameters.iter().filter(|p| usual.get(p.name).is_some_and(Value::is_f64)) {
+        let most = if matches!(parameter.range, Range::Share(..)) { 1.0 } else { f64::MAX };
+        let Some(value) = given.get(parameter.name).and_then(Value::as_f64) else { continue };
+        if !(0.0..=most).contains(&value) {
+            let expected = if most == 1.0 { "a share from 0 to 1" } else { "at least 0" };
+            return Err(RegistryError::Parameter {
+                backend: entry.name.to_owned(),
+                field: parameter.name.to_owned(),
+                message: format!("found `{value}`, expected {expected}"),
+            });
+        }
+    }
+    Ok(())
 }
 
 fn parameters<T>(backend: &str, given: &Map<String, Value>) -> Result<T, RegistryError>
@@ -347,6 +366,9 @@ mod tests {
         assert!(error(r#"(backend: "mcts", parameters: {"d": 1})"#).contains("unknown field `d`, expected"));
         assert!(error(r#"(backend: "mcts", parameters: {"c": "x"})"#).contains("parameter `c`"));
         assert!(error(r#"(backend: "auto", parameters: {"stages": []})"#).contains("at least one"));
+        assert!(error(r#"(backend: "brkga", parameters: {"elite": 2.0})"#).contains("a share from 0 to 1"));
+        assert!(error(r#"(backend: "anneal", parameters: {"hot": -1.0})"#).contains("at least 0"));
+        assert!(error(r#"(backend: "mcts", parameters: {"mix": 2})"#).contains("found `2`"));
         let nested = r#"(backend: "auto", parameters: {"stages": [{"backend": "auto", "share": 1}]})"#;
         assert!(error(nested).contains("stages[0].backend"));
     }

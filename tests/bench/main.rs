@@ -6,7 +6,7 @@ mod cli;
 mod folders;
 mod refusals;
 
-use espalier::experiment::compare::compare;
+use espalier::experiment::compare::{compare, not_compared};
 use espalier::experiment::reference_value::Reference;
 use espalier::experiment::results::{JOURNAL, RUNS, Results, TRACE, Verified};
 use espalier::experiment::runner::{RunOptions, run};
@@ -272,6 +272,8 @@ fn every_backend_is_explained() {
         assert!(page.lines().all(|line| line.chars().count() <= 110), "{page}");
         assert!(page.contains("when"), "{page}");
     }
+    assert_eq!(cli::run(&["--json", "backends", "mcts.uct"]).json()["backends"][0]["name"], "mcts");
+    assert_eq!(cli::run(&["backends", "mcts.utc"]).code, 2);
     let unknown = cli::run(&["--json", "backends", "gentic"]);
     assert_eq!(unknown.code, 2);
     assert_eq!(unknown.error()["help"], "did you mean `genetic`?");
@@ -334,6 +336,48 @@ fn runs_circles_and_disguises_are_raced_and_best_known_values_only_improve() {
         std::fs::write(&table, serde_json::to_string(&values).unwrap()).unwrap();
         assert_eq!(improve()["improved"].as_array().unwrap().len(), improved);
     }
+
+    // Nothing below a proven bound is believed, neither of a table nor of runs.
+    let mut values: BTreeMap<String, Reference> = serde_json::from_str(&text).unwrap();
+    values.values_mut().for_each(|reference| reference.value = 1e-3);
+    std::fs::write(&table, serde_json::to_string(&values).unwrap()).unwrap();
+    let mut lied_to = Suite::parse(OTHERS, "others.ron").unwrap();
+    (lied_to.best_known, lied_to.folder) = (Some("best.json".into()), folder.clone());
+    let refused = run(&lied_to, &folder.join("b"), &RunOptions::default(), &mut |_, _| {}).unwrap_err().to_string();
+    assert!(refused.contains("the proven bound") && refused.contains("orders"), "{refused}");
+    let files = [RUNS, TRACE].map(|name| (folder.join("a").join(name), name));
+    let texts = files.clone().map(|(path, _)| std::fs::read_to_string(path).unwrap());
+    for ((path, _), text) in files.iter().zip(&texts) {
+        std::fs::write(path, text.replace(&format!("{best:?}"), "0.001")).unwrap();
+    }
+    let lied = cli::run(&["--json", "bench", "best-known", &a, &table_path]);
+    assert_eq!((lied.code, &lied.error()["kind"]), (2, &"inconsistent".into()), "{}", lied.err);
+    // Nor are numbers that no run writes.
+    for wrong in ["nan", "inf", "1e999"] {
+        let (path, text) = (&files[1].0, &texts[1]);
+        let at = text.trim_end().rfind(',').unwrap();
+        std::fs::write(path, format!("{}{wrong}\n", &text[..=at])).unwrap();
+        assert!(Results::load(&folder.join("a")).unwrap_err().to_string().contains("line "), "{wrong}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn what_cannot_be_compared_is_named() {
+    let folder = scratch("unlike");
+    let chain = |seed: u64| format!("(id: \"p\", source: Chain(items: 6, options: 3, tightness: 0.4, seed: {seed}))");
+    let suite = |name: &str, more: String| {
+        let same = "(id: \"c\", source: Chain(items: 7, options: 3, tightness: 0.4, seed: 1))";
+        let text = format!(
+            "(name: \"u\", instances: [{same}, {more}], backends: [(backend: \"random\")], seeds: (count: 2), evaluations: 30)"
+        );
+        run(&Suite::parse(&text, "u.ron").unwrap(), &folder.join(name), &RunOptions::default(), &mut |_, _| {}).unwrap()
+    };
+    let (a, b) = (suite("a", chain(5)), suite("b", chain(6)));
+    assert_eq!(not_compared(&a, &b), ["`p` is another problem in the second"]);
+    assert!(not_compared(&a, &a).is_empty());
+    let path = |name: &str| folder.join(name).display().to_string();
+    assert!(cli::run(&["bench", "compare", &path("a"), &path("b")]).out.contains("Not compared: `p` is another"));
     std::fs::remove_dir_all(folder).unwrap();
 }
 
