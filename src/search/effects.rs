@@ -26,11 +26,7 @@ pub struct Change(Vec<(u64, f64)>);
 /// Effects of decisions and of pairs of them.
 #[derive(Debug, Clone, Default)]
 pub struct Effects {
-    /// Where the effect of a term stands.
-    places: HashMap<u64, u32, FixedState>,
-    effects: Vec<f64>,
-    /// Places of the terms of one lesson.
-    taught: Vec<Option<u32>>,
+    terms: HashMap<u64, f64, FixedState>,
 }
 
 /// A decision wherever it is taken, and where it is.
@@ -66,20 +62,7 @@ fn terms(genes: &[Gene], differs: impl Fn(usize) -> bool, mut take: impl FnMut(u
 
 impl Effects {
     fn of(&self, term: u64) -> f64 {
-        self.places.get(&term).map_or(0.0, |place| self.effects[*place as usize])
-    }
-
-    /// Where the effect of `term` stands, from now on if it is new; none where there is no room for new ones.
-    fn place(&mut self, term: u64) -> Option<u32> {
-        if self.effects.len() >= MOST_TERMS {
-            return self.places.get(&term).copied();
-        }
-        let new = self.effects.len() as u32;
-        let place = *self.places.entry(term).or_insert(new);
-        if place == new {
-            self.effects.push(0.0);
-        }
-        Some(place)
+        self.terms.get(&term).copied().unwrap_or(0.0)
     }
 
     /// How much more than `old` the path `new` is expected to cost.
@@ -94,20 +77,19 @@ impl Effects {
 
     /// Learns that the path with `change` costs `by` more.
     pub fn learn(&mut self, change: &Change, by: f64) {
+        let guess: f64 = change.0.iter().map(|(term, times)| times * self.of(*term)).sum();
         let norm: f64 = change.0.iter().map(|(_, times)| times * times).sum();
-        if norm == 0.0 || !by.is_finite() {
+        let step = STEP * (by - guess) / norm;
+        if !step.is_finite() {
             return;
         }
-        let mut taught = std::mem::take(&mut self.taught);
-        taught.clear();
-        taught.extend(change.0.iter().map(|(term, _)| self.place(*term)));
-        let places = || taught.iter().zip(&change.0).filter_map(|(at, (_, times))| Some(((*at)? as usize, *times)));
-        let guess: f64 = places().map(|(at, times)| times * self.effects[at]).sum();
-        let step = STEP * (by - guess) / norm;
-        if step.is_finite() {
-            places().for_each(|(at, times)| self.effects[at] += step * times);
+        for (term, times) in &change.0 {
+            if self.terms.len() < MOST_TERMS {
+                *self.terms.entry(*term).or_insert(0.0) += step * times;
+            } else if let Some(effect) = self.terms.get_mut(term) {
+                *effect += step * times;
+            }
         }
-        self.taught = taught;
     }
 }
 

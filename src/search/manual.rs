@@ -317,8 +317,12 @@ pub const ANNEAL: Page = Page {
     parameters: &[
         parameter("chains", "chains side by side", "each gets a share of the evaluations only")
             .within(Range::Whole(1, 16)),
-        parameter("proposals", "neighbours of a chain that are priced together", "Witte 1991; a socket's cores")
-            .within(Range::Whole(1, 32)),
+        parameter(
+            "proposals",
+            "neighbours of a chain that are priced together; fewer where the budget allows less than fifty rounds",
+            "Witte 1991; a socket's cores",
+        )
+        .within(Range::Whole(1, 32)),
         parameter("hot", "first temperature, as a share of the objective", "the size of a resharding in a plan")
             .within(Range::Log(0.001, 0.1)),
         parameter("cold", "last temperature, as a share of the objective", "the size of a rounding in a plan")
