@@ -179,9 +179,15 @@ fn iteration(row: &Row, job: &Job, pool: &Pool) -> Option<f64> {
     })
 }
 
+/// Bytes.
+const GIB: f64 = 1_073_741_824.0;
+
 fn peak(row: &Row) -> Option<Peak> {
-    let bytes = row.number("peak_mem_gb").filter(|b| *b > 0.0)? * 1e9;
     let kind = row.or_blank("peak_mem_kind").to_lowercase();
+    // Nanotron prints GiB under the name of GB (huggingface/nanotron@06e3956 `helpers.py`, `log_throughput`).
+    let gib = kind.contains("as reported") && row.or_blank("framework").to_lowercase().contains("nanotron");
+    let unit = if gib { GIB } else { 1e9 };
+    let bytes = row.number("peak_mem_gb").filter(|b| *b > 0.0)? * unit;
     let counted = if kind.contains("nvidia-smi") { Counted::Device } else { Counted::Allocated };
     let rank = match () {
         () if kind.contains("last rank") || kind.contains("logged rank") => Rank::Last,

@@ -180,10 +180,31 @@ fn graphs(flags: &str) -> Graphs {
     }
 }
 
-/// Reserved over allocated memory where nothing reins in fragmentation. Of Nanotron's runs the safe share then refuses 446 that
-/// crashed or (up to 128 devices) ran 1.4 times as long as their price and more, and 30 that ran well, and lets pass 101 and
-/// 1,030; factors from 1.16 to 1.28 separate them nearly alike (2026-11).
-const FRAGMENTED: f64 = 1.25;
+/// Kept tensors over those that fused kernels keep: 20 bytes per token and width and 8 per token and inner width of a layer for
+/// 16 and 6. The output of SiLU is kept (huggingface/nanotron@03b83fc `nn/activations.py`, `GLUActivation`), and two tensors as
+/// wide as the boundary that the code does not show: 1.29, which meets jobs without tensor ways to 2 %. The rest stands for what
+/// hosts that run ahead hold in pipelines, where some jobs do and some do not (fitted to Nanotron's 1,125 peaks, 2026-12).
+const STEP_BY_STEP: f64 = 1.37;
+
+/// See [`Software::run_ahead`]: 60 on jobs without a pipeline, whatever the ways and the micro-batch, beside the 6 of what runs
+/// (fitted to Nanotron's 390 of them, 2026-12). Jobs that crawl hold none of it.
+const RUN_AHEAD: f64 = 60.0;
+
+/// Replicas of a row's model.
+fn replicas(row: &Row) -> Option<u64> {
+    let model: u64 = ["tp", "pp", "cp"].iter().map(|c| row.count(c).unwrap_or(1)).product();
+    row.count("gpu_count")?.checked_div(model)
+}
+
+/// Micro-batches of a row's iteration.
+fn micro_batches(row: &Row) -> Option<u64> {
+    row.count("global_batch")?.checked_div(row.count("micro_batch")?)?.checked_div(replicas(row)?)
+}
+
+/// Reserved over allocated memory where nothing reins in fragmentation. Of Nanotron's runs the safe share then refuses 416 that
+/// crashed and 32 that ran, and lets pass 66 and 1,093; factors from 1.04 to 1.16 separate them nearly alike, and from 1.08 to 1.18
+/// the same plans are chosen (2026-12).
+const FRAGMENTED: f64 = 1.10;
 
 /// Seconds of the host for a layer's forward pass and each tensor-parallel rank, where a pipeline leaves the node: 10, 15, 25 and
 /// 50 ms a layer, micro-batch and both passes with 2, 4, 8 and 16 ways, whatever the width and the micro-batch, as long as
@@ -211,7 +232,7 @@ fn spread(framework: &str) -> ([f64; 2], [f64; 2]) {
         "megatron-bridge" => ([0.934, 1.472], [0.828, 0.995]),
         "megatron-deepspeed" => ([0.887, 1.142], [0.930, 1.058]),
         "megatron-lm" => ([1.001, 1.098], [0.983, 1.025]),
-        "nanotron" => ([0.875, 2.325], [0.896, 1.285]),
+        "nanotron" => ([0.875, 2.325], [0.897, 1.190]),
         _ => (usual.time_spread, usual.memory_spread),
     }
 }
@@ -224,6 +245,9 @@ const NATIVE_FUSED_LOSS: f64 = 9.8;
 /// The same where the cast to fp32 is a block of its own, and the loss shifts it into another tensor: 2 + 4 + 4
 /// (huggingface/nanotron@00708b8 `parallel/tensor_parallel/functional.py`, `_ShardedCrossEntropy`).
 const CAST_LOSS: f64 = 10.0;
+/// More of it from the second micro-batch of an iteration on: the fp32 logits of the one before (Nanotron's 1B without any cut holds
+/// 4.3 GB more with two micro-batches of 8,192 tokens than with one, which is 4 bytes per logit; read off in 2026-12).
+const LOSS_BEFORE: f64 = 4.0;
 /// The same with Transformer Engine's, in place: 2 of logits and 2 of their gradients.
 const FUSED_LOSS: f64 = 4.0;
 /// Bytes per parameter of one layer, and of the head, that buffers of weight gradients take: 2 and a little for the
@@ -258,7 +282,7 @@ fn software(framework: &str, row: &Row, flags: &str, half: bool) -> Software {
         loss_bytes: match framework {
             _ if flags.contains("ce fusion on") => FUSED_LOSS,
             "megatron-lm" | "nemo" | "megatron-bridge" | "megatron-deepspeed" => LOSS,
-            "nanotron" => CAST_LOSS,
+            "nanotron" => CAST_LOSS + if micro_batches(row).is_some_and(|m| m > 1) { LOSS_BEFORE } else { 0.0 },
             _ => Software::default().loss_bytes,
         },
         gradient_buffers: if transformer_engine { GRADIENT_BUFFERS.0 } else { 0.0 },
@@ -268,7 +292,7 @@ fn software(framework: &str, row: &Row, flags: &str, half: bool) -> Software {
         // The classic recipes of GPT-3 train with dropout of 0.1.
         dropout: !fused,
         score_dropout: !fused,
-        activations: if framework == "nanotron" { 1.365 } else { 1.0 },
+        activations: if framework == "nanotron" { STEP_BY_STEP } else { 1.0 },
         attention: match framework {
             // FlashAttention 1 and early 2: a 0.6 of what came later on the same device, and on Hopper without its own
             // instructions two thirds of that (llm-foundry's rows from 16,384 tokens on; 2026-11).
@@ -311,7 +335,7 @@ fn software(framework: &str, row: &Row, flags: &str, half: bool) -> Software {
         hop_s: if framework == "nanotron" && slow_hops(row) { SLOW_HOP } else { 0.0 },
         workspace: match framework {
             // What its figures hold beyond states and activations.
-            "nanotron" => 0.3e9,
+            "nanotron" => 0.2e9,
             // Buckets of 5e8 elements for reducing and for gathering, 2 GB; the rest is what its figures, taken from outside as
             // nvidia-smi takes them, hold beside the allocator (fitted to BigScience's 54 peaks, 2026-12).
             "megatron-deepspeed" => 6e9,
@@ -320,7 +344,13 @@ fn software(framework: &str, row: &Row, flags: &str, half: bool) -> Software {
         extra_optimizer: if half { 4.0 } else { 0.0 },
         // Its optimizer for bf16 adds them to an fp32 buffer behind the backward pass, and drops them before the next one
         // (microsoft/DeepSpeed@06e39a5 `runtime/bf16_optimizer.py`, `backward`).
-        narrow_gradients: if framework == "megatron-deepspeed" && !half { 2.0 } else { 0.0 },
+        narrow_gradients: match framework {
+            "megatron-deepspeed" if !half => 2.0,
+            // PyTorch's replicas keep them in buckets, in the weights' format, beside its own fp32 ones.
+            "nanotron" if replicas(row).is_some_and(|d| d > 1) => 2.0,
+            _ => 0.0,
+        },
+        run_ahead: if framework == "nanotron" { RUN_AHEAD } else { 0.0 },
         tensor_overlap: tensor,
         data_overlap: data,
         ..Software::default()

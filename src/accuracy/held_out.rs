@@ -8,7 +8,7 @@
 //!
 //! What stays of having seen everything: the shape of the model, and the constants of the cost model itself.
 
-use super::calibrate::robust::{Knob, descend, settle};
+use super::calibrate::robust::{HELD, HELD_BYTES, Knob, descend, settle};
 use super::case::{Case, Constants};
 use super::compare::Quantity;
 use super::statistics::{Errors, errors};
@@ -210,10 +210,11 @@ impl Parts {
         let touches = |k: usize, i: usize| self.touches(k, &runs[i].case);
         let price =
             |i: usize, factors: &[f64]| predicted(&self.scaled(&runs[i].case, factors), quantity).unwrap_or(f64::NAN);
+        let hold = if quantity == Quantity::Time { HELD } else { HELD_BYTES };
         if few {
-            settle(rows, &measured, &self.knobs, &touches, &price).0
+            settle(rows, &measured, &self.knobs, &touches, &price, hold).0
         } else {
-            descend(rows, &measured, &self.knobs, &touches, &price)
+            descend(rows, &measured, &self.knobs, &touches, &price, hold)
         }
     }
 }

@@ -277,6 +277,9 @@ impl<'a> Pricer<'a> {
             PartKind::Head => self.software().head_buffers * base.whole.dense + self.layer_buffers(strategy, mesh),
             _ => self.software().gradient_buffers * base.whole.dense,
         };
+        if mesh.pipeline == 1 {
+            base.buffers += self.software().run_ahead * part.boundary as f64 * cut.tokens * (1.0 - 1.0 / cut.tp);
+        }
         base.boundary = part.boundary as f64 * cut.own_tokens * self.kernels.element;
         base.gathered = part.boundary as f64 * cut.tokens * self.kernels.element;
         base.shards = self.shards(strategy, mesh.stage_devices, &base.whole);

@@ -72,6 +72,10 @@ pub struct Software {
     pub gradient_buffers: f64,
     /// The same per parameter of the head, while it runs backward.
     pub head_buffers: f64,
+    /// Bytes per token and width that tensor-parallel ranks hold of whole boundary tensors, beside those of the running
+    /// operators, where no pipeline makes the host wait: it issues gathers and scatters ahead, and the allocator gives a
+    /// tensor's memory out again only when the other stream is done with it.
+    pub run_ahead: f64,
     /// Experts' outputs are kept for the gradient of the router: it scales them, not what is inside the experts.
     pub expert_outputs: bool,
     /// Reserved over allocated memory of the framework's allocator.
@@ -124,6 +128,7 @@ impl Default for Software {
             workspace: 0.0,
             gradient_buffers: 0.0,
             head_buffers: 0.0,
+            run_ahead: 0.0,
             expert_outputs: true,
             allocator: super::options::ALLOCATOR_FACTOR,
             expert_copies: 0.0,
@@ -162,6 +167,7 @@ impl Software {
             workspace: usual.workspace,
             gradient_buffers: usual.gradient_buffers,
             head_buffers: usual.head_buffers,
+            run_ahead: usual.run_ahead,
             expert_copies: usual.expert_copies,
             loss_bytes: usual.loss_bytes,
             time_spread: usual.time_spread,

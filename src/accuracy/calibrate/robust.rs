@@ -92,7 +92,9 @@ const ROUNDS: usize = 12;
 /// Relative error below which errors count squared.
 const ROUNDED: f64 = 0.02;
 /// How strongly a factor is held at 1: a factor of 2 costs as much as this many samples off by their own size.
-const HELD: f64 = 0.15;
+pub(in crate::accuracy) const HELD: f64 = 0.15;
+/// The same for bytes: the parts of a peak add up, and runs repeat to 0.4 % instead of 1.2 to 1.8 (`experiments/accuracy`).
+pub(in crate::accuracy) const HELD_BYTES: f64 = 0.02;
 /// A spread of ratios below this is never an outlier: models of this kind are off by that much (see `experiments/accuracy`).
 const NATURAL: f64 = 0.4;
 /// Before there is a fit only ratios this far from the median are outliers (five times): the constants to be fitted spread them.
@@ -118,17 +120,19 @@ fn moves(knobs: usize) -> Vec<Vec<(usize, i32)>> {
     moves
 }
 
-/// Factors that minimise the error of `rows`. `touches` says whether a factor changes the price of a sample at all.
+/// Factors that minimise the error of `rows`. `touches` says whether a factor changes the price of a sample at all, `hold` how
+/// strongly a factor is held at 1, as [`HELD`].
 pub fn descend(
     rows: &[usize],
     measured: &(dyn Fn(usize) -> f64 + Sync),
     knobs: &[Knob],
     touches: &(dyn Fn(usize, usize) -> bool + Sync),
     price: &(dyn Fn(usize, &[f64]) -> f64 + Sync),
+    hold: f64,
 ) -> Vec<f64> {
     let mut factors = vec![1.0; knobs.len()];
     let mut losses: Vec<f64> = rows.par_iter().map(|&i| loss(price(i, &factors), measured(i))).collect();
-    let held = |f: f64| HELD * (f.ln() / std::f64::consts::LN_2).powi(2);
+    let held = |f: f64| hold * (f.ln() / std::f64::consts::LN_2).powi(2);
     let moves = moves(knobs.len());
     for step in STEPS {
         for _ in 0..ROUNDS {
@@ -185,13 +189,14 @@ pub fn settle(
     knobs: &[Knob],
     touches: &(dyn Fn(usize, usize) -> bool + Sync),
     price: &(dyn Fn(usize, &[f64]) -> f64 + Sync),
+    hold: f64,
 ) -> (Vec<f64>, Vec<usize>) {
     let ratio = |i: usize, factors: &[f64]| (measured(i) / price(i, factors)).ln();
     let ones = vec![1.0; knobs.len()];
     let (good, _) = near(rows, GROSS, &|i| ratio(i, &ones));
-    let first = descend(&good, measured, knobs, touches, price);
+    let first = descend(&good, measured, knobs, touches, price, hold);
     let (kept, _) = near(&good, NATURAL, &|i| ratio(i, &first));
-    (descend(&kept, measured, knobs, touches, price), kept)
+    (descend(&kept, measured, knobs, touches, price, hold), kept)
 }
 
 /// Fits `knobs` to `samples`; `price` is that of a sample with the constants scaled by given factors.
@@ -230,7 +235,7 @@ pub fn fit(
         (0..knobs.len()).map(|k| (0..samples.len()).into_par_iter().map(|i| touches(k, i)).collect()).collect();
     let touches = |k: usize, i: usize| touched[k][i];
     // Once to see who does not belong, once more without them.
-    let first = descend(&good, &measured, knobs, &touches, price);
+    let first = descend(&good, &measured, knobs, &touches, price, HELD);
     let (kept, late) = near(&good, NATURAL, &|i| (measured(i) / price(i, &first)).ln());
     left.extend(late.iter().map(|&i| (i, Quarantine::Outlier)));
     good = kept;
@@ -242,7 +247,7 @@ pub fn fit(
     }
     let half = |odd: usize| -> Vec<usize> { good.iter().skip(odd).step_by(2).copied().collect() };
     let (fitting, held_out) = (half(0), half(1));
-    let factors = descend(&fitting, &measured, knobs, &touches, price);
+    let factors = descend(&fitting, &measured, knobs, &touches, price, HELD);
     let error = |factors: &[f64]| {
         let errors = held_out.iter().map(|&i| (price(i, factors) / measured(i) - 1.0).abs());
         errors.sum::<f64>() / held_out.len() as f64

@@ -96,6 +96,7 @@ static OF_SOFTWARE: &[(&str, &str, OfSoftware, &str)] = &[
     ("workspace", "B", |s| &mut s.workspace, NEUTRAL),
     ("gradient_buffers", "B", |s| &mut s.gradient_buffers, NEUTRAL),
     ("head_buffers", "B", |s| &mut s.head_buffers, NEUTRAL),
+    ("run_ahead", "B", |s| &mut s.run_ahead, NEUTRAL),
     ("expert_copies", "", |s| &mut s.expert_copies, NEUTRAL),
     ("extra_optimizer", "B", |s| &mut s.extra_optimizer, NEUTRAL),
     ("narrow_gradients", "B", |s| &mut s.narrow_gradients, NEUTRAL),
