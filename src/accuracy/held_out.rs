@@ -210,11 +210,10 @@ impl Parts {
         let touches = |k: usize, i: usize| self.touches(k, &runs[i].case);
         let price =
             |i: usize, factors: &[f64]| predicted(&self.scaled(&runs[i].case, factors), quantity).unwrap_or(f64::NAN);
-        let hold = if quantity == Quantity::Time { HELD } else { HELD_BYTES };
-        if few {
-            settle(rows, &measured, &self.knobs, &touches, &price, hold).0
-        } else {
-            descend(rows, &measured, &self.knobs, &touches, &price, hold)
+        match quantity {
+            Quantity::Memory if few => settle(rows, &measured, &self.knobs, &touches, &price, HELD_BYTES).0,
+            Quantity::Time if few => settle(rows, &measured, &self.knobs, &touches, &price, HELD).0,
+            _ => descend(rows, &measured, &self.knobs, &touches, &price, HELD),
         }
     }
 }

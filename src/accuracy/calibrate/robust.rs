@@ -93,7 +93,8 @@ const ROUNDS: usize = 12;
 const ROUNDED: f64 = 0.02;
 /// How strongly a factor is held at 1: a factor of 2 costs as much as this many samples off by their own size.
 pub(in crate::accuracy) const HELD: f64 = 0.15;
-/// The same for bytes: the parts of a peak add up, and runs repeat to 0.4 % instead of 1.2 to 1.8 (`experiments/accuracy`).
+/// The same for bytes of one source's runs: the parts of a peak add up, and runs repeat to 0.4 % instead of 1.2 to 1.8
+/// (`experiments/accuracy`).
 pub(in crate::accuracy) const HELD_BYTES: f64 = 0.02;
 /// A spread of ratios below this is never an outlier: models of this kind are off by that much (see `experiments/accuracy`).
 const NATURAL: f64 = 0.4;
