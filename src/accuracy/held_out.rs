@@ -116,8 +116,9 @@ fn predicted(case: &Case, quantity: Quantity) -> Option<f64> {
     })
 }
 
-/// The run as it stands before any fit: plateaus of an unknown device, a neutral framework, links of the usual kinds.
-fn untouched(mut case: Case, hands_over: bool) -> Case {
+/// The run as it stands before any fit: plateaus of an unknown device, a neutral framework, links of the usual kinds. Work areas
+/// whose sizes libraries state, and what a loss holds by its flags, stay (`stated`, see `megatron`): nothing was fitted for them.
+fn untouched(mut case: Case, hands_over: bool, stated: Option<Software>) -> Case {
     let device = &mut case.pool.device;
     let other = &curves::OTHER;
     (device.gemm.plateau, device.grouped_gemm.plateau) = (other.gemm, other.grouped);
@@ -130,7 +131,9 @@ fn untouched(mut case: Case, hands_over: bool) -> Case {
     software.host_s = HOST;
     software.host_tensor_s = HOST_TENSOR;
     software.hop_s = if hands_over { HOP } else { 0.0 };
-    software.workspace = WORKSPACE;
+    software.workspace = stated.map_or(WORKSPACE, |s| s.workspace);
+    software.loss_bytes = stated.map_or(software.loss_bytes, |s| s.loss_bytes);
+    software.expert_copies = stated.map_or(software.expert_copies, |s| s.expert_copies);
     (software.gradient_buffers, software.head_buffers) = (BUFFERS, BUFFERS);
     case
 }
@@ -139,7 +142,8 @@ fn read(row: &Row, quantity: Quantity) -> Option<Run> {
     let fitted = Case::with(row, Constants::Fitted).ok().filter(|case| !case.crashed)?;
     let measured = figure(&fitted, quantity)?;
     let usual = predicted(&fitted, quantity)?;
-    let case = untouched(Case::with(row, Constants::Neutral).ok()?, fitted.cost.software.hop_s > 0.0);
+    let stated = row.text("args_json").map(|_| fitted.cost.software);
+    let case = untouched(Case::with(row, Constants::Neutral).ok()?, fitted.cost.software.hop_s > 0.0, stated);
     Some(Run { case, measured, usual })
 }
 
