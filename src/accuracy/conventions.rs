@@ -145,7 +145,7 @@ const PLAIN_ON_BLACKWELL: f64 = 0.86;
 /// Seconds in which the host issues a layer's forward pass, read off the floor below which smaller layers run no faster:
 /// 3.3 ms a layer and micro-batch forward and backward (Nanotron, tensor ways 2 to 8, micro-batch 1), 3.3 ms with
 /// recomputation (vTrain's Megatron-DeepSpeed, width 1,024). Others are taken as Megatron's.
-fn host(framework: &str) -> f64 {
+pub(super) fn host(framework: &str) -> f64 {
     match framework {
         "nanotron" => 1.1e-3,
         _ => 0.8e-3,

@@ -11,6 +11,7 @@
 use super::calibrate::robust::{HELD, HELD_BYTES, Knob, descend, settle};
 use super::case::{Case, Constants};
 use super::compare::Quantity;
+use super::conventions::host;
 use super::statistics::{Errors, errors};
 use super::table::Row;
 use crate::cluster::{Device, curves, fabric};
@@ -117,8 +118,9 @@ fn predicted(case: &Case, quantity: Quantity) -> Option<f64> {
 }
 
 /// The run as it stands before any fit: plateaus of an unknown device, a neutral framework, links of the usual kinds. Work areas
-/// whose sizes libraries state, and what a loss holds by its flags, stay (`stated`, see `megatron`): nothing was fitted for them.
-fn untouched(mut case: Case, hands_over: bool, stated: Option<Software>) -> Case {
+/// whose sizes libraries state, and what a loss holds by its flags, stay (`stated`, see `megatron`), as does the share of kernels that
+/// graphs leave to the host: nothing was fitted for them.
+fn untouched(mut case: Case, hands_over: bool, outside_graphs: f64, stated: Option<Software>) -> Case {
     let device = &mut case.pool.device;
     let other = &curves::OTHER;
     (device.gemm.plateau, device.grouped_gemm.plateau) = (other.gemm, other.grouped);
@@ -128,7 +130,7 @@ fn untouched(mut case: Case, hands_over: bool, stated: Option<Software>) -> Case
             (fabric::ROCE.efficiency, fabric::ROCE.latency, fabric::ROCE.half_at);
     }
     let software = &mut case.cost.software;
-    software.host_s = HOST;
+    software.host_s = HOST * outside_graphs;
     software.host_tensor_s = HOST_TENSOR;
     software.hop_s = if hands_over { HOP } else { 0.0 };
     software.workspace = stated.map_or(WORKSPACE, |s| s.workspace);
@@ -143,7 +145,9 @@ fn read(row: &Row, quantity: Quantity) -> Option<Run> {
     let measured = figure(&fitted, quantity)?;
     let usual = predicted(&fitted, quantity)?;
     let stated = row.text("args_json").map(|_| fitted.cost.software);
-    let case = untouched(Case::with(row, Constants::Neutral).ok()?, fitted.cost.software.hop_s > 0.0, stated);
+    let software = &fitted.cost.software;
+    let outside_graphs = software.host_s / host(fitted.framework);
+    let case = untouched(Case::with(row, Constants::Neutral).ok()?, software.hop_s > 0.0, outside_graphs, stated);
     Some(Run { case, measured, usual })
 }
 
