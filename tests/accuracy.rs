@@ -258,7 +258,7 @@ fn a_table_without_a_needed_column_or_without_a_row_to_compare_is_no_answer() {
     }
     let error = ran("none.csv", &whole.replace(",H100,", ",abacus,"), &["--json"]);
     assert_eq!(error.code, 2, "{}", error.out);
-    assert!(error.error()["help"].as_str().unwrap().contains("3 device not known"), "{}", error.err);
+    assert!(error.error()["help"].as_str().unwrap().contains("3 device not known: `"), "{}", error.err);
     // Unreadable rows: ten by name, then how many; all of them in the object.
     let (header, rest) = whole.split_once('\n').unwrap();
     let row = rest.lines().next().unwrap();
@@ -354,4 +354,50 @@ fn the_commands_print_one_object_and_refuse_wrong_tables_by_name() {
     assert!(text.out.contains("Left out") && text.code == 0);
     let page = std::fs::read_to_string(&html).unwrap();
     assert!(page.starts_with("<!DOCTYPE html>") && page.contains("vTrain"));
+}
+
+#[test]
+fn measurements_in_other_units_are_the_same_measurements() {
+    let table = |columns: &str, cells: &str| {
+        let header = format!(
+            "id,usable,framework,model_name,layers,hidden,heads,ffn,vocab,seq_len,gpu,gpu_count,precision,global_batch,\
+             micro_batch,tp,pp,zero_fsdp,recompute,{columns}"
+        );
+        let row = "x,True,Megatron-LM,llama2-7b,32,4096,32,11008,32000,4096,H100,8,bf16,8,1,1,1,FSDP,none";
+        table::parse(&format!("{header}\n{row},{cells}\n")).unwrap()
+    };
+    let found = |quantity, columns: &str, cells: &str| {
+        let comparison = compare(&table(columns, cells), quantity, Constants::Fitted);
+        comparison.rows.first().map(|r| r.measured)
+    };
+    for (columns, cells) in
+        [("iter_time_ms", "900"), ("iter_time_us", "9e5"), ("iter_time_s,iter_time_ms", "0.9,900.4")]
+    {
+        let seconds = found(Quantity::Time, columns, cells).unwrap();
+        assert!((seconds - 0.9).abs() < 1e-9, "{columns}: {seconds}");
+    }
+    for (column, cell, bytes) in [
+        ("peak_mem_bytes", "4e10", 4e10),
+        ("peak_mem_mb", "40000", 4e10),
+        ("peak_mem_mib", "40960", 40.0 * 1024f64.powi(3)),
+        ("peak_mem_gib", "40", 40.0 * 1024f64.powi(3)),
+    ] {
+        let held = found(Quantity::Memory, column, cell).unwrap();
+        assert!((held / bytes - 1.0).abs() < 1e-9, "{column}: {held}");
+    }
+    // What two columns say differently, and what is no number, is told with the column and its cell.
+    for (columns, cells, column) in [
+        ("iter_time_s,iter_time_ms", "0.9,0.9", "iter_time_ms"),
+        ("peak_mem_gb,peak_mem_gib", "40,40", "peak_mem_gib"),
+        ("iter_time_ms", "-3", "iter_time_ms"),
+        ("iter_time_ms", "nan", "iter_time_ms"),
+    ] {
+        let comparison = compare(&table(columns, cells), Quantity::Time, Constants::Fitted);
+        let bad = comparison.unreadable();
+        assert!(
+            comparison.rows.is_empty() && bad.len() == 1 && bad[0].cell.column == column,
+            "{:?}",
+            comparison.left_out
+        );
+    }
 }

@@ -172,8 +172,8 @@ impl Case {
 }
 
 fn iteration(row: &Row, job: &Job, pool: &Pool) -> Option<f64> {
-    let stated = row.number("iter_time_s").or_else(|| row.number("derived_iter_time_s")).filter(|t| *t > 0.0);
-    stated.or_else(|| {
+    let stated = cells::measured(row, "iter_time_s");
+    stated.or_else(|| row.number("derived_iter_time_s").filter(|t| *t > 0.0)).or_else(|| {
         let rate = row.number("tokens_per_s_per_gpu").filter(|r| *r > 0.0)?;
         Some(job.tokens_per_step() / (rate * pool.devices as f64))
     })
@@ -187,7 +187,7 @@ fn peak(row: &Row) -> Option<Peak> {
     // Nanotron prints GiB under the name of GB (huggingface/nanotron@06e3956 `helpers.py`, `log_throughput`).
     let gib = kind.contains("as reported") && row.or_blank("framework").to_lowercase().contains("nanotron");
     let unit = if gib { GIB } else { 1e9 };
-    let bytes = row.number("peak_mem_gb").filter(|b| *b > 0.0)? * unit;
+    let bytes = cells::measured(row, "peak_mem_gb")? * unit;
     let counted = if kind.contains("nvidia-smi") { Counted::Device } else { Counted::Allocated };
     let rank = match () {
         () if kind.contains("last rank") || kind.contains("logged rank") => Rank::Last,
@@ -211,13 +211,15 @@ fn job(row: &Row, conventions: &Conventions) -> Result<Job, LeftOut> {
         () => return Err(LeftOut::Unknown("precision")),
     };
     let job = Job { precision, gradients: conventions.gradients, ..Job::new(batch, sequence) };
-    job.validate().map_err(|_| LeftOut::Inconsistent)?;
+    job.validate().map_err(|_| LeftOut::Inconsistent("global_batch or seq_len is beyond what a job may have"))?;
     Ok(job)
 }
 
 fn degrees(row: &Row, job: &Job, pool: &Pool, conventions: &Conventions) -> Result<Degrees, LeftOut> {
     let ways = |column: &'static str| row.count(column).ok_or(LeftOut::Unknown(column));
-    let narrow = |n: u64| u32::try_from(n).map_err(|_| LeftOut::Inconsistent);
+    let narrow = |n: u64| {
+        u32::try_from(n).map_err(|_| LeftOut::Inconsistent("a degree has more digits than any machine has devices"))
+    };
     let (tp, pp, cp) = (ways("tp")?, ways("pp")?, row.count("cp").unwrap_or(1));
     let ep = row.count("ep").unwrap_or(1);
     let experts = row.count("moe_experts").is_some_and(|n| n > 1);
@@ -226,18 +228,22 @@ fn degrees(row: &Row, job: &Job, pool: &Pool, conventions: &Conventions) -> Resu
         None if experts && conventions.experts_follow_tensor => tp,
         None => 1,
     };
-    let model_ways = tp.checked_mul(pp).and_then(|n| n.checked_mul(cp)).ok_or(LeftOut::Inconsistent)?;
+    let model_ways = tp
+        .checked_mul(pp)
+        .and_then(|n| n.checked_mul(cp))
+        .ok_or(LeftOut::Inconsistent("tp x pp x cp has more digits than any machine has devices"))?;
     if !pool.devices.is_multiple_of(model_ways) {
-        return Err(LeftOut::Inconsistent);
+        return Err(LeftOut::Inconsistent("gpu_count is no multiple of tp x pp x cp"));
     }
     let dp = pool.devices / model_ways;
     if row.count("dp").or_else(|| row.count("derived_dp")).is_some_and(|stated| stated != dp) {
-        return Err(LeftOut::Inconsistent);
+        return Err(LeftOut::Inconsistent("dp is not gpu_count / (tp x pp x cp)"));
     }
     let micro_batch = ways("micro_batch")?;
-    let per_step = micro_batch.checked_mul(dp).ok_or(LeftOut::Inconsistent)?;
+    let per_step =
+        micro_batch.checked_mul(dp).ok_or(LeftOut::Inconsistent("micro_batch x dp has more digits than any batch"))?;
     if !job.global_batch.is_multiple_of(per_step) {
-        return Err(LeftOut::Inconsistent);
+        return Err(LeftOut::Inconsistent("global_batch is no multiple of micro_batch x dp"));
     }
     let sp = row.flag("sp").unwrap_or(conventions.sequence_parallel) && tp > 1;
     let strategy = LayerStrategy {

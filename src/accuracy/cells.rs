@@ -112,6 +112,41 @@ static COLUMNS: &[Column] = &[
 /// Columns of which a measurement of time needs one.
 const TIMES: [&str; 3] = ["iter_time_s", "tokens_per_s_per_gpu", "derived_iter_time_s"];
 
+/// Measurements in other units: the column, the one that it stands for, and its unit in that one's.
+static OTHER_UNITS: &[(&str, &str, f64)] = &[
+    ("iter_time_ms", "iter_time_s", 1e-3),
+    ("iter_time_us", "iter_time_s", 1e-6),
+    ("peak_mem_bytes", "peak_mem_gb", 1e-9),
+    ("peak_mem_mb", "peak_mem_gb", 1e-3),
+    ("peak_mem_mib", "peak_mem_gb", 1_048_576e-9),
+    ("peak_mem_gib", "peak_mem_gb", 1.073_741_824),
+];
+
+/// How far a measurement in two units may differ: the last digit of a rounded one.
+const ROUNDING: f64 = 0.01;
+
+/// The measurement of `column`, from there or from its like in another unit.
+pub fn measured(row: &Row, column: &str) -> Option<f64> {
+    let positive = |name: &str| row.number(name).filter(|x| *x > 0.0);
+    let others = OTHER_UNITS.iter().filter(|(_, of, _)| *of == column);
+    positive(column).or_else(|| others.filter_map(|(name, _, unit)| Some(positive(name)? * unit)).next())
+}
+
+/// The first measurement of `row` in another unit that is no number, or says something else than the column that it stands for.
+fn in_other_units(row: &Row) -> Result<(), Unreadable> {
+    for &(name, of, unit) in OTHER_UNITS {
+        let Some(text) = row.text(name).filter(|text| !unknown(text)) else { continue };
+        if !Holds::Positive.allows(row, name, text) {
+            return Err(Unreadable::new(name, text, Holds::Positive.expected()));
+        }
+        let (here, there) = (row.number(name).map_or(0.0, |x| x * unit), measured(row, of).unwrap_or_default());
+        if (here / there - 1.0).abs() > ROUNDING {
+            return Err(Unreadable::new(name, text, format!("what {of} says, {there}, in its own unit")));
+        }
+    }
+    Ok(())
+}
+
 impl Holds {
     fn expected(self) -> String {
         match self {
@@ -199,7 +234,7 @@ pub fn readable(row: &Row) -> Result<(), LeftOut> {
             return bad(Unreadable::new(column.name, text, column.holds.expected()));
         }
     }
-    Ok(())
+    in_other_units(row).map_err(LeftOut::Unreadable)
 }
 
 /// The unreadable rows of `rows`.
@@ -241,7 +276,8 @@ pub fn missing(rows: &[Row], quantity: Quantity) -> Option<(&'static str, String
         Quantity::Time => &TIMES,
         Quantity::Memory => &["peak_mem_gb"],
     };
-    let none = !measured.iter().any(|name| filled(name));
+    let like = |name: &str| OTHER_UNITS.iter().any(|(other, of, _)| *of == name && filled(other));
+    let none = !measured.iter().any(|name| filled(name) || like(name));
     none.then(|| (measured[0], format!("a measurement: {}", measured.join(" or "))))
 }
 
@@ -261,7 +297,9 @@ pub fn described() -> String {
         };
         text.push_str(&format!("  {:29}{} ({needed}{kind})\n", c.name, c.about));
     }
-    text.push_str("Times need one of iter_time_s and tokens_per_s_per_gpu, memory needs peak_mem_gb.\n");
+    text.push_str("Times need one of iter_time_s and tokens_per_s_per_gpu, memory needs peak_mem_gb. In other units: ");
+    let others: Vec<&str> = OTHER_UNITS.iter().map(|(name, ..)| *name).collect();
+    text.push_str(&format!("{}.\n", others.join(", ")));
     text
 }
 

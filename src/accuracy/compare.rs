@@ -209,7 +209,7 @@ fn compare_row(row: &Row, quantity: Quantity, constants: Constants) -> Result<Co
         }
         _ => {}
     }
-    let estimate = case.estimate().map_err(|_| LeftOut::Inconsistent)?;
+    let estimate = case.estimate().map_err(|_| LeftOut::Inconsistent("the plan does not tile devices and batch"))?;
     let (predicted, measured) = match (quantity, case.iteration_s, peak) {
         (Quantity::Time, Some(t), _) => (estimate.iteration_time_s, t),
         (Quantity::Memory, _, Some(peak)) => (case.predicted_peak(&estimate, &peak), peak.bytes),

@@ -462,7 +462,7 @@ fn partition(bounds: &[u64], layers: u64) -> Result<Cut, LeftOut> {
     let layer = |entry: u64| entry.saturating_sub(before).min(layers);
     let counts: Vec<u64> = bounds.windows(2).map(|w| layer(w[1]) - layer(w[0].min(w[1]))).collect();
     if bounds.last() != Some(&(layers + 6)) || counts.iter().sum::<u64>() != layers {
-        return Err(LeftOut::Inconsistent);
+        return Err(LeftOut::Inconsistent("the stated cut does not hold all layers"));
     }
     Ok(Cut::Listed(counts))
 }
@@ -515,6 +515,6 @@ mod tests {
     fn partitions_count_entries_around_the_layers() {
         assert_eq!(partition(&[0, 8, 14, 20, 30], 24), Ok(Cut::Listed(vec![6, 6, 6, 6])));
         assert_eq!(partition(&[0, 30], 24), Ok(Cut::Listed(vec![24])));
-        assert_eq!(partition(&[0, 20], 24), Err(LeftOut::Inconsistent));
+        assert_eq!(partition(&[0, 20], 24), Err(LeftOut::Inconsistent("the stated cut does not hold all layers")));
     }
 }

@@ -129,7 +129,7 @@ pub fn shape(row: &Row) -> Result<Shape, LeftOut> {
     let head_dim = match f.head_dim {
         Some(d) => d,
         None if hidden.is_multiple_of(heads) => hidden / heads,
-        None => return Err(LeftOut::Inconsistent),
+        None => return Err(LeftOut::Inconsistent("hidden is no multiple of heads")),
     };
     let without_mtp = lower.contains("cut") || row.or_blank("notes").contains("w/o MTP");
     Ok(Shape {

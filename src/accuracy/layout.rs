@@ -88,7 +88,7 @@ fn deal(layers: u64, chunks: u64, cut: &Cut) -> Result<Vec<u64>, LeftOut> {
         Cut::ByWork { layer, head } => by_work(layers, chunks, *layer, *head).ok_or(LeftOut::EmptyStage)?.0,
     };
     if counts.len() as u64 != chunks || counts.iter().sum::<u64>() != layers {
-        return Err(LeftOut::Inconsistent);
+        return Err(LeftOut::Inconsistent("the stated cut does not hold all layers"));
     }
     Ok(counts)
 }
@@ -159,7 +159,10 @@ mod tests {
         assert_eq!(deal(10, 4, &Cut::Filled), Ok(vec![3, 3, 3, 1]));
         assert_eq!(deal(78, 12, &Cut::Filled).unwrap()[10..], [7, 1]);
         assert_eq!(deal(12, 4, &Cut::Filled), Ok(vec![3; 4]));
-        assert_eq!(deal(10, 2, &Cut::Listed(vec![3, 3])), Err(LeftOut::Inconsistent));
+        assert_eq!(
+            deal(10, 2, &Cut::Listed(vec![3, 3])),
+            Err(LeftOut::Inconsistent("the stated cut does not hold all layers"))
+        );
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub enum LeftOut {
     /// Devices of several kinds.
     Mixed,
     /// No device of that name is known, or its rates are not published.
-    Device,
+    Device(String),
     /// On another device than the one that is asked for: the run's, and that one.
     OtherDevice(String, String),
     /// The layers are of a kind that is not modelled.
@@ -32,8 +32,8 @@ pub enum LeftOut {
     Cut,
     /// More stages than the framework can fill: it refuses to run.
     EmptyStage,
-    /// The degrees do not multiply to the devices, or do not divide the batch.
-    Inconsistent,
+    /// The degrees do not multiply to the devices, or do not divide the batch: which columns, and how.
+    Inconsistent(&'static str),
     /// A measurement beyond the device's physics: more arithmetic per second than its peak, or more memory than it has.
     Impossible,
 }
@@ -47,13 +47,13 @@ impl fmt::Display for LeftOut {
             Self::Crashed => f.write_str("crashed: nothing measured"),
             Self::NotMeasured => f.write_str("not measured"),
             Self::Mixed => f.write_str("devices of several kinds"),
-            Self::Device => f.write_str("device not known"),
+            Self::Device(name) => write!(f, "device not known: `{name}`"),
             Self::OtherDevice(own, asked) => write!(f, "ran on {own}, the cluster has {asked}"),
             Self::Architecture => f.write_str("layers of a kind that is not modelled"),
             Self::Software(what) => write!(f, "{what} is not modelled"),
             Self::Cut => f.write_str("uneven pipeline cut not stated"),
             Self::EmptyStage => f.write_str("a stage would be empty: the framework refuses it"),
-            Self::Inconsistent => f.write_str("degrees, devices and batch contradict each other"),
+            Self::Inconsistent(how) => write!(f, "degrees, devices and batch contradict each other: {how}"),
             Self::Impossible => f.write_str("measured faster than the device's peak, or fuller than the device"),
         }
     }

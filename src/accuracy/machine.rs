@@ -51,26 +51,27 @@ pub fn pool(row: &Row) -> Result<Pool, LeftOut> {
     if name.contains("mixed") || name.contains('+') {
         return Err(LeftOut::Mixed);
     }
+    let unknown = || LeftOut::Device(name.to_owned());
     let plain = name.split('(').next().unwrap_or(name).trim();
-    let device = devices::find(plain).map_err(|_| LeftOut::Device)?;
+    let device = devices::find(plain).map_err(|_| unknown())?;
     let count = row.count("gpu_count").ok_or(LeftOut::Unknown("gpu_count"))?;
-    let machine = AROUND.iter().find(|(d, _)| *d == device.name).map(|(_, m)| *m).ok_or(LeftOut::Device)?;
-    let base = instances::pool(machine).map_err(|_| LeftOut::Device)?;
+    let machine = AROUND.iter().find(|(d, _)| *d == device.name).map(|(_, m)| *m).ok_or_else(unknown)?;
+    let base = instances::pool(machine).map_err(|_| unknown())?;
     let rack = machine.starts_with("gb");
     let node = row.count("gpus_per_node").unwrap_or(base.devices_per_node).min(count);
     let domain = if rack { RACK.min(count) } else { node };
     if !count.is_multiple_of(domain) {
-        return Err(LeftOut::Inconsistent);
+        return Err(LeftOut::Inconsistent("gpu_count is no multiple of the devices of a node"));
     }
     let shorthand = format!("{machine}:2");
-    let two = instances::pool(&shorthand).map_err(|_| LeftOut::Device)?;
+    let two = instances::pool(&shorthand).map_err(|_| unknown())?;
     let mut levels = Vec::new();
     if domain > 1 {
-        let inner = base.levels.first().ok_or(LeftOut::Device)?;
+        let inner = base.levels.first().ok_or_else(unknown)?;
         levels.push(crate::cluster::Level { devices: domain, ..inner.clone() });
     }
     if count > domain {
-        let mut outer = two.levels.last().ok_or(LeftOut::Device)?.clone();
+        let mut outer = two.levels.last().ok_or_else(unknown)?.clone();
         let scale = domain as f64 / base.devices_per_node as f64;
         outer.uplink = outer.uplink * scale;
         let text = row.or_blank("inter_bw");

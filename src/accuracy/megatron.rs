@@ -217,7 +217,7 @@ impl Arguments {
                 let ends = u64::from(first.is_some()) + u64::from(last.is_some());
                 let middle = layers
                     .checked_sub(first.unwrap_or(0).saturating_add(last.unwrap_or(0)))
-                    .ok_or(LeftOut::Inconsistent)?;
+                    .ok_or(LeftOut::Inconsistent("first and last stages hold more than num-layers"))?;
                 let inner = stages.checked_sub(ends).filter(|n| (1..=MAX_LAYERS).contains(n)).ok_or(LeftOut::Cut)?;
                 if !middle.is_multiple_of(inner) {
                     return Err(LeftOut::Cut);

@@ -104,7 +104,8 @@ fn rival(row: &Row) -> Rival {
     let worth = if crashed { Some(0.0) } else { rate() };
     let priced = || -> Result<Price, LeftOut> {
         let case = Case::read(row)?;
-        let estimate = case.estimate().map_err(|_| LeftOut::Inconsistent)?;
+        let estimate =
+            case.estimate().map_err(|_| LeftOut::Inconsistent("the plan does not tile devices and batch"))?;
         let tensor = row.count("tp").unwrap_or(1) * row.count("cp").unwrap_or(1);
         Ok(Price {
             seconds: estimate.iteration_time_s,

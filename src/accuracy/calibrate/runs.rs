@@ -110,7 +110,8 @@ pub fn of_runs(pool: &Pool, rows: &[Row]) -> Result<OfRuns, CalibrationError> {
                 let case = Case { pool: known, id: name.clone(), ..case };
                 match case.estimate() {
                     Ok(_) => runs.push(Run { case, seconds, levels }),
-                    Err(_) => left_out.push((name, LeftOut::Inconsistent.to_string())),
+                    Err(_) => left_out
+                        .push((name, LeftOut::Inconsistent("the plan does not tile devices and batch").to_string())),
                 }
             }
             Err(LeftOut::Unreadable(cell)) => {
