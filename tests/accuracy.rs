@@ -401,3 +401,17 @@ fn measurements_in_other_units_are_the_same_measurements() {
         );
     }
 }
+
+#[test]
+fn the_schema_of_a_row_names_every_column_that_is_read() {
+    let schema: serde_json::Value = serde_json::from_str(&run(&["schema", "runs"]).out).unwrap();
+    let properties = schema["properties"].as_object().unwrap();
+    let help = run(&["accuracy", "--help"]).out;
+    for column in COLUMNS.iter().filter(|c| !["id", "source"].contains(c)) {
+        assert!(properties.contains_key(*column) && help.contains(*column), "{column}");
+    }
+    for column in ["iter_time_ms", "peak_mem_gib"] {
+        assert!(properties[column]["description"].as_str().unwrap().contains("in another unit"), "{column}");
+    }
+    assert!(schema["required"].as_array().unwrap().iter().any(|c| c == "gpu_count"));
+}

@@ -136,10 +136,10 @@ pub fn measured(row: &Row, column: &str) -> Option<f64> {
 fn in_other_units(row: &Row) -> Result<(), Unreadable> {
     for &(name, of, unit) in OTHER_UNITS {
         let Some(text) = row.text(name).filter(|text| !unknown(text)) else { continue };
-        if !Holds::Positive.allows(row, name, text) {
-            return Err(Unreadable::new(name, text, Holds::Positive.expected()));
-        }
-        let (here, there) = (row.number(name).map_or(0.0, |x| x * unit), measured(row, of).unwrap_or_default());
+        let Some(here) = row.number(name).map(|x| x * unit).filter(|x| *x > 0.0 && *x <= MOST) else {
+            return Err(Unreadable::new(name, text, format!("a number above 0, at most {:e}", MOST / unit)));
+        };
+        let there = measured(row, of).unwrap_or(here);
         if (here / there - 1.0).abs() > ROUNDING {
             return Err(Unreadable::new(name, text, format!("what {of} says, {there}, in its own unit")));
         }
@@ -301,6 +301,36 @@ pub fn described() -> String {
     let others: Vec<&str> = OTHER_UNITS.iter().map(|(name, ..)| *name).collect();
     text.push_str(&format!("{}.\n", others.join(", ")));
     text
+}
+
+/// The JSON schema of a row of a table of runs: its columns as strings, as CSV has them.
+pub fn schema() -> serde_json::Value {
+    let cell = |about: String, of: Option<&[&str]>| match of {
+        Some(words) => {
+            serde_json::json!({ "type": "string", "description": format!("{about}; holds one of {}", words.join(", ")) })
+        }
+        None => serde_json::json!({ "type": "string", "description": about }),
+    };
+    let mut properties = serde_json::Map::new();
+    for c in COLUMNS {
+        let about = match c.holds {
+            Holds::Description | Holds::Words(_) => c.about.to_owned(),
+            holds => format!("{}; {}", c.about, holds.expected()),
+        };
+        let words = if let Holds::Words(words) = c.holds { Some(words) } else { None };
+        properties.insert(c.name.to_owned(), cell(about, words));
+    }
+    for (name, of, unit) in OTHER_UNITS {
+        properties.insert((*name).to_owned(), cell(format!("{of} in another unit, {unit:e} of its own"), None));
+    }
+    let required: Vec<&str> = COLUMNS.iter().filter(|c| c.need == Need::Always).map(|c| c.name).collect();
+    serde_json::json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A row of a table of runs (CSV, RFC 4180; the first line names the columns, others than these are not read)",
+        "type": "object",
+        "properties": properties,
+        "required": required,
+    })
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ enum Format {
     Cluster,
     /// Question and search files
     Search,
+    /// Rows of tables of runs and of memory, as `accuracy` and `calibrate` read them
+    Runs,
 }
 
 /// Arguments of `completions`.
@@ -47,12 +49,13 @@ enum Known {
 /// Prints a schema.
 pub(super) fn run(args: &Args, output: &Output) -> Ended {
     let text = match args.format {
-        Format::Plan => include_str!("schema/plan.json"),
-        Format::Cluster => include_str!("schema/cluster.json"),
-        Format::Search => include_str!("schema/search.json"),
+        Format::Plan => include_str!("schema/plan.json").to_owned(),
+        Format::Cluster => include_str!("schema/cluster.json").to_owned(),
+        Format::Search => include_str!("schema/search.json").to_owned(),
+        Format::Runs => format!("{:#}\n", crate::accuracy::cells::schema()),
     };
-    let document = serde_json::from_str(text).map_err(|e| Failure::Internal(e.to_string()))?;
-    output.answer(&document, |_| text.to_owned())?;
+    let document = serde_json::from_str(&text).map_err(|e| Failure::Internal(e.to_string()))?;
+    output.answer(&document, |_| text.clone())?;
     Ok(ANSWERED)
 }
 
