@@ -182,7 +182,7 @@ fn graphs(flags: &str) -> Graphs {
 
 /// Kept tensors over those that fused kernels keep: 20 bytes per token and width and 8 per token and inner width of a layer for
 /// 16 and 6. The output of SiLU is kept (huggingface/nanotron@03b83fc `nn/activations.py`, `GLUActivation`), and two tensors as
-/// wide as the boundary that the code does not show: 1.29, which meets jobs without tensor ways to 2 %. The rest stands for what
+/// wide as the boundary that the code does not show: 1.29, which meets jobs without tensor ways to 2 % in the median. The rest stands for what
 /// hosts that run ahead hold in pipelines, where some jobs do and some do not (fitted to Nanotron's 1,125 peaks, 2026-12).
 const STEP_BY_STEP: f64 = 1.37;
 

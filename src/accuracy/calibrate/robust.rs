@@ -122,7 +122,7 @@ fn moves(knobs: usize) -> Vec<Vec<(usize, i32)>> {
 }
 
 /// Factors that minimise the error of `rows`. `touches` says whether a factor changes the price of a sample at all, `hold` how
-/// strongly a factor is held at 1, as [`HELD`].
+/// strongly a factor is held at 1, see `HELD`.
 pub fn descend(
     rows: &[usize],
     measured: &(dyn Fn(usize) -> f64 + Sync),
