@@ -358,14 +358,15 @@ fn the_commands_print_one_object_and_refuse_wrong_tables_by_name() {
 
 #[test]
 fn measurements_in_other_units_are_the_same_measurements() {
-    let table = |columns: &str, cells: &str| {
+    let of = |framework: &str, columns: &str, cells: &str| {
         let header = format!(
             "id,usable,framework,model_name,layers,hidden,heads,ffn,vocab,seq_len,gpu,gpu_count,precision,global_batch,\
              micro_batch,tp,pp,zero_fsdp,recompute,{columns}"
         );
-        let row = "x,True,Megatron-LM,llama2-7b,32,4096,32,11008,32000,4096,H100,8,bf16,8,1,1,1,FSDP,none";
-        table::parse(&format!("{header}\n{row},{cells}\n")).unwrap()
+        let row = "llama2-7b,32,4096,32,11008,32000,4096,H100,8,bf16,8,1,1,1,FSDP,none";
+        table::parse(&format!("{header}\nx,True,{framework},{row},{cells}\n")).unwrap()
     };
+    let table = |columns: &str, cells: &str| of("Megatron-LM", columns, cells);
     let found = |quantity, columns: &str, cells: &str| {
         let comparison = compare(&table(columns, cells), quantity, Constants::Fitted);
         comparison.rows.first().map(|r| r.measured)
@@ -384,6 +385,13 @@ fn measurements_in_other_units_are_the_same_measurements() {
     ] {
         let held = found(Quantity::Memory, column, cell).unwrap();
         assert!((held / bytes - 1.0).abs() < 1e-9, "{column}: {held}");
+    }
+    // Nanotron's GB are GiB where they are its own word, and what a table has worked out from them is not taken for that.
+    for (columns, cells) in
+        [("peak_mem_gb,peak_mem_kind", "40,GB as reported"), ("peak_mem_gib,peak_mem_kind", "40,GB as reported")]
+    {
+        let held = compare(&of("nanotron", columns, cells), Quantity::Memory, Constants::Fitted).rows[0].measured;
+        assert!((held / (40.0 * 1024f64.powi(3)) - 1.0).abs() < 1e-9, "{columns}: {held}");
     }
     // What two columns say differently, and what is no number, is told with the column and its cell.
     for (columns, cells, column) in [

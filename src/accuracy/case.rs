@@ -186,8 +186,8 @@ fn peak(row: &Row) -> Option<Peak> {
     let kind = row.or_blank("peak_mem_kind").to_lowercase();
     // Nanotron prints GiB under the name of GB (huggingface/nanotron@06e3956 `helpers.py`, `log_throughput`).
     let gib = kind.contains("as reported") && row.or_blank("framework").to_lowercase().contains("nanotron");
-    let unit = if gib { GIB } else { 1e9 };
-    let bytes = cells::measured(row, "peak_mem_gb")? * unit;
+    let stated = row.number("peak_mem_gb").filter(|x| gib && *x > 0.0).map(|x| x * GIB);
+    let bytes = stated.or_else(|| cells::measured(row, "peak_mem_gb").map(|x| x * 1e9))?;
     let counted = if kind.contains("nvidia-smi") { Counted::Device } else { Counted::Allocated };
     let rank = match () {
         () if kind.contains("last rank") || kind.contains("logged rank") => Rank::Last,

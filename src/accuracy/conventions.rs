@@ -181,13 +181,13 @@ fn graphs(flags: &str) -> Graphs {
 }
 
 /// Kept tensors over those that fused kernels keep: 20 bytes per token and width and 8 per token and inner width of a layer for
-/// 16 and 6. The output of SiLU is kept (huggingface/nanotron@03b83fc `nn/activations.py`, `GLUActivation`), and two tensors as
+/// 16 and 6. The output of SiLU is kept (huggingface/nanotron@03b83fc `models/llama.py`, `MLP`, whose activation is unfused), and two tensors as
 /// wide as the boundary that the code does not show: 1.29, which meets jobs without tensor ways to 2 % in the median. The rest stands for what
 /// hosts that run ahead hold in pipelines, where some jobs do and some do not (fitted to Nanotron's 1,125 peaks, 2026-12).
 const STEP_BY_STEP: f64 = 1.37;
 
 /// See [`Software::run_ahead`]: 60 on jobs without a pipeline, whatever the ways and the micro-batch, beside the 6 of what runs
-/// (fitted to Nanotron's 390 of them, 2026-12). Jobs that crawl hold none of it.
+/// (fitted to Nanotron's 312 of them, 2026-12). Jobs that crawl hold none of it.
 const RUN_AHEAD: f64 = 60.0;
 
 /// Replicas of a row's model.
@@ -201,8 +201,8 @@ fn micro_batches(row: &Row) -> Option<u64> {
     row.count("global_batch")?.checked_div(row.count("micro_batch")?)?.checked_div(replicas(row)?)
 }
 
-/// Reserved over allocated memory where nothing reins in fragmentation. Of Nanotron's runs the safe share then refuses 416 that
-/// crashed and 32 that ran, and lets pass 66 and 1,093; factors from 1.04 to 1.16 separate them nearly alike, and from 1.08 to 1.18
+/// Reserved over allocated memory where nothing reins in fragmentation. Of Nanotron's runs the safe share then refuses 417 that
+/// crashed and 32 that ran, and lets pass 65 and 1,093; factors from 1.04 to 1.16 separate them nearly alike, and from 1.08 to 1.18
 /// the same plans are chosen (2026-12).
 const FRAGMENTED: f64 = 1.10;
 
